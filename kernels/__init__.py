@@ -1,0 +1,23 @@
+"""Numba kernels: arrays in, arrays out, status instead of exceptions.
+
+Layers, each importing strictly lower ones::
+
+    envelope  sliding      lift
+        |       |            |
+      align   integral    signs  extrema
+        |       |            |
+    timeline    exact      roots
+        \\       |          /
+             polynomial
+                 |
+          status    _jit
+
+Conventions shared by all of them:
+
+* A batch of polynomials is ``c`` of shape ``(n, k)``: row ``i`` is
+  ``sum(c[i, j] * (t - ref_i)**j)``, lowest order first, padded with zeros.
+* An instant is a pair (``ref``, ``offset``): int64 microseconds since the epoch and
+  float64 seconds relative to it. No power of an absolute time is ever taken.
+* A piece is valid on the half-open range ``[ref + lo, ref + hi)``.
+* Ragged results are CSR style: ``offsets`` of length ``n + 1`` into flat arrays.
+"""

@@ -1,0 +1,240 @@
+"""Compile policy: the one place that knows Numba's decorators and its on-disk cache.
+
+``@kernel(types…)`` declares an entry point: called from Python, compiled on its first call for
+exactly the given argument types, GIL released, cached on disk. ``@device`` declares a function
+that only kernels call; it is compiled into its callers and has no cache entry of its own.
+
+Why one explicit signature per entry point: Arrow hands out read-only views, and Numba would
+compile every mixture of read-only and writable arguments anew. Inputs are declared read-only,
+which accepts both. One signature also means one cache entry per function, so that two processes
+that compile at the same moment write the same thing.
+
+The cache lives in a per-user folder (``PULSE_CACHE_DIR`` overrides it; empty switches it off), one
+subfolder per module, named by a hash of the sources the module depends on: Numba's own cache
+notices neither a changed callee in another file nor that the same sources moved to another
+path, as they do under ``spark-submit --py-files``. Files are written to a temporary name and renamed. Anything
+unreadable in the cache is compiled anew; an unwritable folder means no cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import pickle
+import pkgutil
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from numba import types
+from numba.core import caching
+
+log = logging.getLogger(__name__)
+
+PACKAGE = __name__.rpartition(".")[0]
+_STALE_AFTER_SECONDS = 14 * 86400
+_IMPORT = re.compile(rf"^\s*from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+
+# Argument types. Inputs are read-only and contiguous; outputs are writable and contiguous.
+FLOAT = types.float64
+INT = types.int64
+BOOL = types.boolean
+IN1 = types.Array(types.float64, 1, "C", readonly=True)
+IN2 = types.Array(types.float64, 2, "C", readonly=True)
+IN_INT1 = types.Array(types.int64, 1, "C", readonly=True)
+IN_INT2 = types.Array(types.int64, 2, "C", readonly=True)
+IN_BYTE1 = types.Array(types.uint8, 1, "C", readonly=True)
+OUT1 = types.Array(types.float64, 1, "C")
+OUT2 = types.Array(types.float64, 2, "C")
+OUT_INT1 = types.Array(types.int64, 1, "C")
+OUT_INT2 = types.Array(types.int64, 2, "C")
+OUT_BYTE1 = types.Array(types.uint8, 1, "C")
+
+_registry: list[Kernel] = []
+
+
+def device(func: Any) -> Any:
+    """Compile ``func`` into the kernels that call it."""
+    return numba.njit(nogil=True, error_model="numpy")(func)
+
+
+def kernel(*argument_types: Any) -> Any:
+    """Declare an entry point with these argument types; see the module's text."""
+
+    def decorate(func: Any) -> Any:
+        if numba.config.DISABLE_JIT:
+            return func
+        entry = Kernel(func, argument_types)
+        _registry.append(entry)
+        return entry
+
+    return decorate
+
+
+class Kernel:
+    """An entry point: compiles, or loads from the cache, on its first call."""
+
+    def __init__(self, py_func: Any, argument_types: tuple[Any, ...]) -> None:
+        functools.update_wrapper(self, py_func)
+        self.py_func = py_func
+        self.argument_types = argument_types
+        self._dispatcher: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._dispatcher is None:
+            self.compile()
+        return self._dispatcher(*args)
+
+    def __reduce__(self) -> str:
+        return str(self.py_func.__qualname__)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.py_func.__module__}.{self.py_func.__qualname__}>"
+
+    def compile(self) -> None:
+        """Make the machine code: from the cache when it is there."""
+        if self._dispatcher is not None:
+            return
+        dispatcher = numba.njit(nogil=True, error_model="numpy")(self.py_func)
+        cache = _cache_for(self.py_func)
+        if cache is not None:
+            dispatcher._cache = cache
+        dispatcher.compile(self.argument_types)
+        dispatcher.disable_compile()
+        self._dispatcher = dispatcher
+
+
+def warm() -> dict[str, float]:
+    """Compile every entry point; seconds by kernel name. Call it before workers fork."""
+    for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
+        importlib.import_module(f"{PACKAGE}.{module.name}")
+    seconds = {}
+    for entry in _registry:
+        begin = time.perf_counter()
+        entry.compile()
+        seconds[f"{entry.__module__}.{entry.__name__}"] = time.perf_counter() - begin
+    return seconds
+
+
+def cache_folder() -> Path | None:
+    """The user's cache folder, or None when caching is off."""
+    chosen = os.environ.get("PULSE_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) / "kernels" if chosen.strip() else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        root = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # no home at all
+        return None
+    return root / "pulse" / "kernels"
+
+
+@functools.cache
+def _source(module: str) -> bytes:
+    """The source text of a kernel module, also from inside a zip file."""
+    loader = importlib.import_module(f"{PACKAGE}.{module}").__loader__
+    file = importlib.import_module(f"{PACKAGE}.{module}").__file__
+    if loader is None or file is None or not hasattr(loader, "get_data"):
+        raise OSError(f"no source for {PACKAGE}.{module}")
+    data: bytes = loader.get_data(file)
+    return data
+
+
+@functools.cache
+def _fingerprint(module: str) -> str:
+    """Hash of a module's source, the sources it imports, and the compilers' versions."""
+    pending, seen = [module, "_jit"], set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending.extend(_IMPORT.findall(_source(name).decode()))
+    digest = hashlib.sha256()
+    versions = (sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__)
+    digest.update(repr(versions).encode())
+    for name in sorted(seen):
+        digest.update(name.encode() + b"\0" + _source(name) + b"\0")
+    return digest.hexdigest()[:20]
+
+
+class _ContentLocator(caching._CacheLocator):
+    """Names a function's cache folder by content, so that it follows the code, not its path."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._module = py_func.__module__.rpartition(".")[2]
+        self._line = py_func.__code__.co_firstlineno
+        folder = cache_folder()
+        if folder is None:
+            raise OSError("caching is switched off")
+        self._stamp = _fingerprint(self._module)
+        self._path = folder / f"{self._module}-{self._stamp}"
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _ContentLocator:
+        return cls(py_func, py_file)
+
+
+class _ContentCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [_ContentLocator]
+
+
+class _ContentCache(caching.FunctionCache):
+    """Numba's cache, except that a damaged or full one is worked around, not died of."""
+
+    _impl_class = _ContentCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except (OSError, EOFError, ValueError, KeyError, AttributeError, ImportError, pickle.PickleError) as e:
+            log.warning("kernel cache: %s is unreadable (%s); compiling anew", self._name, e)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except (OSError, EOFError, ValueError, pickle.PickleError) as e:
+            log.warning("kernel cache: could not keep %s (%s)", self._name, e)
+
+
+def _cache_for(py_func: Any) -> _ContentCache | None:
+    try:
+        cache = _ContentCache(py_func)
+        path = Path(cache.cache_path)
+        fresh = not path.exists()
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()  # is it writable?
+        if fresh:
+            _forget_stale(path)
+    except (OSError, RuntimeError) as e:
+        log.info("kernel cache: none (%s)", e)
+        return None
+    return cache
+
+
+def _forget_stale(path: Path) -> None:
+    """Remove what older sources of the same module left, when it is old enough to be unused."""
+    module = path.name.rpartition("-")[0]
+    for other in path.parent.glob(f"{module}-*"):
+        if other != path and time.time() - other.stat().st_mtime > _STALE_AFTER_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)

@@ -1,0 +1,59 @@
+"""Error-free transforms and double-double sums (Dekker 1971, Knuth TAOCP 4.2.2).
+
+A double-double is a pair ``(high, low)`` with ``|low| <= ulp(high) / 2``; it carries about 32 decimal digits.
+Sums over long spans and shifts of polynomials are kept in it, so that what is left of them after
+cancellation is still right. Products overflow above 1e300; callers never come near.
+"""
+
+from pulse.kernels._jit import device
+
+_SPLITTER = 134217729.0  # 2**27 + 1
+
+
+@device
+def two_sum(a, b):
+    """``(s, e)`` with ``s = fl(a + b)`` and ``s + e == a + b`` exactly."""
+    s = a + b
+    v = s - a
+    return s, (a - (s - v)) + (b - v)
+
+
+@device
+def fast_two_sum(a, b):
+    """As :func:`two_sum`, for ``|a| >= |b|``."""
+    s = a + b
+    return s, b - (s - a)
+
+
+@device
+def two_product(a, b):
+    """``(p, e)`` with ``p = fl(a * b)`` and ``p + e == a * b`` exactly."""
+    p = a * b
+    x = _SPLITTER * a
+    a_high = x - (x - a)
+    a_low = a - a_high
+    y = _SPLITTER * b
+    b_high = y - (y - b)
+    b_low = b - b_high
+    return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+@device
+def dd_add(ah, al, bh, bl):
+    """Sum of two double-doubles."""
+    s, e = two_sum(ah, bh)
+    return fast_two_sum(s, e + (al + bl))
+
+
+@device
+def dd_add_float(ah, al, b):
+    """Sum of a double-double and a float."""
+    s, e = two_sum(ah, b)
+    return fast_two_sum(s, e + al)
+
+
+@device
+def dd_multiply_float(ah, al, b):
+    """Product of a double-double and a float."""
+    p, e = two_product(ah, b)
+    return fast_two_sum(p, e + al * b)

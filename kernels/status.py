@@ -1,0 +1,22 @@
+"""Status codes that kernels return per row, instead of exceptions or NaN.
+
+Zero is success, so ``if status.any()`` asks whether anything needs attention.
+"""
+
+OK = 0
+ZERO_POLYNOMIAL = 1  # identically zero on the range: every instant is a root
+NOT_FINITE = 2  # a coefficient, bound or noise level is NaN or infinite
+EMPTY_RANGE = 3  # hi < lo: nothing to do
+OUT_OF_DOMAIN = 4  # the lifted function is not defined on the whole range (sqrt of a negative …)
+NOT_CONVERGED = 5  # the asked bound was not reached within the allowed subdivision
+UNCOVERED = 6  # the window touches a hole or reaches outside the data
+
+NAMES = {
+    OK: "ok",
+    ZERO_POLYNOMIAL: "zero polynomial",
+    NOT_FINITE: "not finite",
+    EMPTY_RANGE: "empty range",
+    OUT_OF_DOMAIN: "out of domain",
+    NOT_CONVERGED: "not converged",
+    UNCOVERED: "uncovered",
+}

@@ -1,0 +1,1 @@
+"""Pulse: stream queries answered on models of the data."""
