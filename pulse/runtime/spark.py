@@ -1,0 +1,136 @@
+"""The Spark session Pulse runs in: Java found, Python workers that can import Pulse, quiet and local defaults."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from pulse.core.errors import JavaNotFoundError
+from pulse.runtime.java import find_java
+
+log = logging.getLogger(__name__)
+
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def session(
+    master: str = "local[*]", app_name: str = "pulse", *, warm: bool = False, **conf: str | int | bool
+) -> SparkSession:
+    """The running Spark session, or a new one on ``master``.
+
+    ``conf`` are Spark settings, ``session(**{"spark.executor.memory": "4g"})``; they override ours. A session that
+    already runs is returned as it is, with those of ``conf`` that can change at run time set on it.
+    ``warm`` compiles every kernel first, so that the workers find them in the cache instead of compiling each for
+    itself: worth it where many workers start at once on a cold cache.
+    """
+    if warm:
+        warm_kernels()
+    if SparkContext._active_spark_context is not None:
+        return _reconfigured(SparkSession.builder.getOrCreate(), conf)
+    # Said of every use of Arrow or pandas. The pandas range in setup.cfg is one our own tests ran with.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    local = master.startswith("local")
+    java = find_java()
+    log.info("Java %d from %s: %s", java.version, java.source, java.home)
+    os.environ["JAVA_HOME"] = str(java.home)
+    if local:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:  # the workers' interpreter may lie elsewhere, in an archive shipped with the job for one
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in {**settings(local=local), **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as e:
+        if e.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise JavaNotFoundError(
+            f"Spark's JVM did not start with Java {java.version} from {java.source} ({java.home}): {java.banner}. "
+            "Its own message is above; `pulse doctor` shows which Java is used and why."
+        ) from e
+
+
+def settings(*, local: bool) -> dict[str, str]:
+    """Our defaults, by Spark's names.
+
+    State is kept in RocksDB and encoded as Avro from the first checkpoint on: with the default encoding a
+    checkpoint cannot be read after the state's schema has grown. Timestamps are UTC (semantics 1.1).
+    """
+    scratch = _scratch_folder()
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.stateStore.encodingFormat": "avro",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings(scratch).as_uri()} "
+        f"-Dderby.system.home={scratch / 'derby'}",
+    }
+    if local:
+        chosen |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+            "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        }
+    return chosen
+
+
+def warm_kernels() -> None:
+    """Compile all kernels into the on-disk cache, which the workers of this machine then load from.
+
+    The workers are forked from a daemon that the JVM starts, never from this process, so the cache is the
+    only way from here to them; workers on other machines warm their own.
+    """
+    from pulse.kernels._jit import warm
+
+    seconds = warm()
+    log.info("%d kernels ready in %.2f s", len(seconds), sum(seconds.values()))
+
+
+def _reconfigured(spark: SparkSession, conf: dict[str, str | int | bool]) -> SparkSession:
+    for key, value in conf.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+        else:
+            log.warning("Spark already runs: %s stays %s", key, spark.conf.get(key, "unset"))
+    return spark
+
+
+def _log_settings(folder: Path) -> Path:
+    """Spark's logging from its first line on; ``setLogLevel`` would come after the start-up's chatter."""
+    file = folder / "log4j2.properties"
+    file.write_text(_LOG4J)
+    return file
+
+
+def _scratch_folder() -> Path:
+    """A folder for what Spark would otherwise leave in the working directory; gone when the process ends."""
+    folder = tempfile.mkdtemp(prefix="pulse-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
