@@ -1,0 +1,391 @@
+"""Real roots of batches of polynomials on closed ranges (semantics 3.2).
+
+Row ``i`` is moved to the centre of its range and scaled, ``q(u) = p(mid + half * u)`` with ``u`` in [-1, 1], so that
+a range far from the reference, of a microsecond or of a year, is the same problem. The move is done in
+double-double where plain arithmetic would lose digits. Linear and quadratic pieces have closed forms; above, the roots
+of the derivative split the range into monotone pieces (the *knots* are the two ends and those roots), and a safeguarded
+Newton finishes each piece whose ends differ in sign. A double root is a knot at which the value vanishes.
+
+What counts as zero. Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling and
+rounding the moved coefficients adds as much again; a plain move errs by ``k * eps`` times the magnitude before the
+move, which stands in for ``S`` then. So ``tolerance = 2 * k * eps * S + noise``. At the two ends the value may
+also be off by what one rounding of the end itself does to it. Neighbouring knots that are both zero bound a piece that is
+zero, and count as one root.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel
+from pulse.kernels.exact import two_product
+from pulse.kernels.polynomial import (
+    _batch,
+    _per_row,
+    horner,
+    magnitude,
+    shift_row,
+    shift_row_exact,
+)
+from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+EPS = 2.220446049250313e-16
+TOLERANCE_ULPS = 2.0  # times k * eps * S: see the module's text
+PLAIN_SHIFT_LOSS = 8.0  # a plain move may lose this factor before it is redone in double-double
+NEGLIGIBLE = EPS / 4  # leading coefficients that together move no value by more are left out
+KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the value feels, is far below eps
+_LARGEST = 1.7976931348623157e308
+# Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay within 1e+-260.
+_PLAIN_C = 1e40
+_PLAIN_T = 1e12
+_PLAIN_K = 8
+
+
+@device
+def root_work(k):
+    """Scratch for :func:`roots_row` on polynomials of up to ``k`` coefficients."""
+    return np.empty((k + 4, k + 1))
+
+
+@device
+def roots_row(c, i, k, lo, hi, noise, work, out):
+    """Distinct real roots, ascending, of the first ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
+
+    They go to ``out[0:count]`` (room for ``k``); returns ``(count, status)``. Values of at most ``noise >= 0``, an
+    absolute level, count as zero, besides those of the own rounding. Degenerate: a polynomial that is zero, or within
+    the noise, on the whole range is ZERO_POLYNOMIAL without roots; ``lo == hi`` has a root where the value vanishes but
+    for the rounding of ``lo`` and the coefficients; ``hi < lo`` is EMPTY_RANGE; NaN and infinities are NOT_FINITE.
+    """
+    if not (abs(lo) <= _LARGEST and abs(hi) <= _LARGEST and 0.0 <= noise <= _LARGEST):
+        return 0, NOT_FINITE
+    reach = max(abs(lo), abs(hi))
+    n, time_exponent, exponent = _load(c, i, k, reach, work)
+    if n < 0:
+        return 0, NOT_FINITE
+    if hi < lo:
+        return 0, EMPTY_RANGE
+    if n == 0:
+        return 0, ZERO_POLYNOMIAL
+    if exponent != 0 and noise > 0.0:
+        if math.frexp(noise)[1] - exponent > 60:  # far above every value; scaling it would overflow
+            return 0, ZERO_POLYNOMIAL
+        noise = math.ldexp(noise, -exponent)
+    if time_exponent != 0:
+        lo_scaled, hi_scaled = (
+            math.ldexp(lo, -time_exponent),
+            math.ldexp(hi, -time_exponent),
+        )
+    else:
+        lo_scaled, hi_scaled = lo, hi
+    if lo == hi:
+        if (
+            abs(horner(work, k + 3, n, lo_scaled))
+            <= _rounding(n, magnitude(work, k + 3, n, lo_scaled)) + noise
+        ):
+            out[0] = lo
+            return 1, OK
+        return 0, OK
+    count = _scaled_roots(work, k, n, lo_scaled, hi_scaled, noise)
+    if count < 0:
+        return 0, ZERO_POLYNOMIAL
+    kept = 0
+    for j in range(count):
+        t = work[k + 1, j]
+        if time_exponent != 0:
+            t = math.ldexp(t, time_exponent)
+        if kept == 0 or t > out[kept - 1]:  # roots that round to one instant are one
+            out[kept] = t
+            kept += 1
+    return kept, OK
+
+
+@device
+def _rounding(n, total):
+    """Own rounding of values that are sums of ``n`` terms with ``total`` the sum of their magnitudes."""
+    return TOLERANCE_ULPS * n * EPS * total
+
+
+@device
+def _load(c, i, k, reach, work):
+    """Copy row ``i`` to row ``k + 3`` of ``work`` without zero leading coefficients, scaled where powers would overflow.
+
+    Returns ``(n, e, f)``: ``n`` coefficients of ``p(2**e * t) / 2**f``; ``n = -1`` when one is not finite.
+    """
+    n = 0
+    largest = 0.0
+    for j in range(k):
+        x = abs(c[i, j])
+        if not x <= _LARGEST:
+            return -1, 0, 0
+        work[k + 3, j] = c[i, j]
+        if x > 0.0:
+            n = j + 1
+            largest = max(largest, x)
+    if n == 0:
+        return 0, 0, 0
+    if n <= _PLAIN_K and 1 / _PLAIN_C < largest < _PLAIN_C and 1 / _PLAIN_T < reach < _PLAIN_T:
+        return n, 0, 0
+    e = math.frexp(reach)[1]
+    f = -10000000
+    for j in range(n):
+        if work[k + 3, j] != 0.0:
+            f = max(f, math.frexp(work[k + 3, j])[1] + j * e)
+    for j in range(n):
+        work[k + 3, j] = math.ldexp(work[k + 3, j], j * e - f)
+    return n, e, f
+
+
+@device
+def _scaled_roots(work, k, n, lo, hi, noise):
+    """Roots of the ``n`` coefficients in row ``k + 3`` of ``work``, ascending in row ``k + 1``; -1 when all is zero."""
+    mid = 0.5 * (lo + hi)
+    half = max(hi - mid, mid - lo)
+    reach = max(abs(lo), abs(hi))
+    total, before = _centre(work, k, n, mid, half, reach)
+    tolerance = _rounding(n, before) + noise
+    if total <= tolerance:
+        return -1
+    dropped = 0.0
+    while n > 1 and dropped + abs(work[0, n - 1]) <= NEGLIGIBLE * total:
+        dropped += abs(work[0, n - 1])
+        n -= 1
+    rest = 0.0
+    for j in range(1, n):
+        rest += abs(work[0, j])
+    jitter = EPS * reach / half  # what one rounding of an end is in u
+    if abs(work[0, 0]) - rest > tolerance + jitter * n * rest:
+        return 0
+    a, b = (lo - mid) / half, (hi - mid) / half
+    knots = _critical(work, k, n, a, b)
+    count = _between(work, 0, n, knots, a, b, (k, tolerance, jitter, EPS, EPS / 2 * total))
+    for j in range(count):
+        u = work[k + 1, j]
+        if u <= a:
+            work[k + 1, j] = lo
+        elif u >= b:
+            work[k + 1, j] = hi
+        else:
+            work[k + 1, j] = min(max(mid + half * u, lo), hi)
+    return count
+
+
+@device
+def _centre(work, k, n, mid, half, reach):
+    """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``; returns the sum of magnitudes after, and the one rounding
+    goes by: the sum before the move where it was done plainly.
+    """
+    before = magnitude(work, k + 3, n, reach)
+    shift_row(work, k + 3, n, mid, work, 0)
+    total = _stretch(work, n, half)
+    if before <= PLAIN_SHIFT_LOSS * total:
+        return total, max(before, total)
+    shift_row_exact(work, k + 3, n, mid, work[0], work[k])
+    total = _stretch(work, n, half)
+    return total, total
+
+
+@device
+def _stretch(work, n, half):
+    """Multiply coefficient ``j`` of row 0 by ``half**j``; returns the sum of magnitudes."""
+    total = abs(work[0, 0])
+    power = 1.0
+    for j in range(1, n):
+        power *= half
+        work[0, j] *= power
+        total += abs(work[0, j])
+    return total
+
+
+@device
+def _critical(work, k, n, a, b):
+    """Critical points of row 0 in ``(a, b)``, ascending in row ``k + 2`` of ``work``; returns how many.
+
+    Derivatives go to rows 1, 2, … until one has plainly no root in [-1, 1], or is linear; then back up.
+    """
+    level = 0
+    while n - level > 2:
+        size = n - level - 1
+        rest = 0.0
+        for j in range(size):
+            work[level + 1, j] = (j + 1) * work[level, j + 1]
+            if j > 0:
+                rest += abs(work[level + 1, j])
+        level += 1
+        if abs(work[level, 0]) > rest:
+            break
+    knots = 0
+    while level > 0:
+        size = n - level
+        total = 0.0
+        for j in range(size):
+            total += abs(work[level, j])
+        count = _between(work, level, size, knots, a, b, (k, 0.0, 0.0, KNOT_STEP, EPS / 2 * total))
+        knots = 0
+        for j in range(count):
+            if a < work[k + 1, j] < b:
+                work[k + 2, knots] = work[k + 1, j]
+                knots += 1
+        level -= 1
+    return knots
+
+
+@device
+def _between(work, row, n, knots, a, b, settings):
+    """Roots of ``row`` in [a, b], ascending in row ``k + 1`` of ``work``, given its critical points in row ``k + 2``.
+
+    ``settings`` is ``(k, tolerance, jitter of the ends, last step, smallest value worth a step)``. Returns how many,
+    or -1 when every knot, and so every value between, is within the tolerance.
+    """
+    k, tolerance, jitter, step, floor = settings
+    count = 0
+    zeros = 0
+    x0, v0, s0 = a, 0.0, 1
+    smallest = 0.0
+    for j in range(knots + 2):
+        is_end = j == 0 or j == knots + 1
+        x = a if j == 0 else (b if j == knots + 1 else work[k + 2, j - 1])
+        v = horner(work, row, n, x)
+        limit = tolerance
+        if is_end and jitter > 0.0 and n > 1:
+            limit += jitter * abs(_slope(work, row, n, x))
+        s = 0 if abs(v) <= limit else (1 if v > 0.0 else -1)
+        if s == 0:
+            zeros += 1
+            if j == 0 or s0 != 0:
+                work[k + 1, count] = x
+                count += 1
+                smallest = 0.0 if is_end else abs(v)
+            elif (
+                is_end or abs(v) < smallest
+            ):  # one cluster with the knot before: the end, or the smallest, stands for it
+                work[k + 1, count - 1] = x
+                smallest = abs(v)
+        elif j > 0 and s * s0 < 0:
+            work[k + 1, count] = _inside(work, row, n, (x0, v0), (x, v), step, floor)
+            count += 1
+        x0, v0, s0 = x, v, s
+    if zeros == knots + 2:
+        return -1
+    return count
+
+
+@device
+def _slope(work, row, n, x):
+    """Derivative of ``row`` at ``x``."""
+    slope = (n - 1) * work[row, n - 1]
+    for j in range(n - 2, 0, -1):
+        slope = slope * x + j * work[row, j]
+    return slope
+
+
+@device
+def _inside(work, row, n, left, right, step, floor):
+    """The root of ``row`` in a monotone piece, given (x, value) at its two ends, of opposite signs."""
+    if n == 2:
+        x = -work[row, 0] / work[row, 1]
+    elif n == 3:
+        x = _quadratic(work[row, 0], work[row, 1], work[row, 2], left[1] < 0.0)
+    else:
+        return _newton(work, row, n, left, right, step, floor)
+    return min(max(x, left[0]), right[0])
+
+
+@device
+def _quadratic(c0, c1, c2, rising):
+    """The root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
+
+    With ``q = -(c1 + sign(c1) sqrt(D)) / 2`` the roots are ``q / c2``, where the slope has the sign of ``-c1``, and
+    ``c0 / q``. The discriminant is the rounded sum of two exact products.
+    """
+    square, square_low = two_product(c1, c1)
+    product, product_low = two_product(4.0 * c2, c0)
+    root = math.sqrt(max((square - product) + (square_low - product_low), 0.0))
+    if c1 >= 0.0:
+        q = -0.5 * (c1 + root)
+        far = not rising
+    else:
+        q = -0.5 * (c1 - root)
+        far = rising
+    return q / c2 if far else c0 / q
+
+
+@device
+def _newton(work, row, n, left, right, step, floor):
+    """Newton from the secant's point, halving the bracket where it leaves it or is slow.
+
+    Ends when a step is at most ``step`` or a value at most ``floor``: below it, signs are rounding.
+    """
+    a, va = left
+    b, vb = right
+    x = a - va * ((b - a) / (vb - va))
+    before = b - a
+    for _ in range(200):
+        v = work[row, n - 1]
+        dv = 0.0
+        for j in range(n - 2, -1, -1):
+            dv = dv * x + v
+            v = v * x + work[row, j]
+        if abs(v) <= floor:
+            return x
+        if (v < 0.0) == (va < 0.0):
+            a = x
+        else:
+            b = x
+        halved = True
+        if abs(v) <= 0.5 * before * abs(
+            dv
+        ):  # at most half the step before last … or the division could overflow
+            moved = x - v / dv
+            halved = not (a < moved < b)
+        if halved:
+            moved = 0.5 * (a + b)
+        before = abs(moved - x)
+        x = moved
+        if before <= step:
+            break
+    return x
+
+
+class Roots(NamedTuple):
+    """Roots of a batch: those of row ``i`` are ``roots[offsets[i]:offsets[i + 1]]``, ascending."""
+
+    offsets: Integers
+    roots: Array
+    status: Integers
+
+
+@kernel(IN2, IN1, IN1, IN1, OUT1, OUT_INT1, OUT_INT1)
+def _real_roots(c, lo, hi, noise, flat, offsets, status):
+    n, k = c.shape
+    work = root_work(k)
+    found = np.empty(k)
+    total = 0
+    offsets[0] = 0
+    for i in range(n):
+        count, status[i] = roots_row(c, i, k, lo[i], hi[i], noise[i], work, found)
+        for j in range(count):
+            flat[total + j] = found[j]
+        total += count
+        offsets[i + 1] = total
+
+
+def real_roots(c: Array, lo: Array | float, hi: Array | float, noise: Array | float = 0.0) -> Roots:
+    """Distinct real roots of each polynomial in its closed range; see :func:`roots_row` for the degenerate cases.
+
+    >>> real_roots(np.array([[-2.0, 0.0, 1.0], [0.25, -1.0, 1.0]]), 0.0, 2.0)
+    Roots(offsets=array([0, 1, 2]), roots=array([1.41421356, 0.5       ]), status=array([0, 0]))
+    """
+    c = _batch(c)
+    n, k = c.shape
+    flat = np.empty(n * (k - 1) + 1)
+    offsets = np.empty(n + 1, dtype=np.int64)
+    status = np.empty(n, dtype=np.int64)
+    _real_roots(c, _per_row(lo, n), _per_row(hi, n), _per_row(noise, n), flat, offsets, status)
+    return Roots(offsets, flat[: offsets[-1]].copy(), status)
