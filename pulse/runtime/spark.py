@@ -1,4 +1,4 @@
-"""The Spark session Pulse runs in: Java found, Python workers that can import Pulse, quiet and local defaults."""
+"""The Spark session Pulse runs in: Java found, workers that can import Pulse, quiet and local defaults."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def session(
         if e.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise JavaNotFoundError(
-            f"Spark's JVM did not start with Java {java.version} from {java.source} ({java.home}): {java.banner}. "
-            "Its own message is above; `pulse doctor` shows which Java is used and why."
+            f"Spark's JVM did not start with Java {java.version} from {java.source} ({java.home}): "
+            f"{java.banner}. Its own message is above; `pulse doctor` shows which Java is used and why."
         ) from e
 
 

@@ -1,0 +1,73 @@
+# Two commands do all the set-up on a machine with Python 3.11 or later: `make demo` and `make test`.
+# Everything lives in .venv inside the checkout; `make clean` takes it away again.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := dev,peers,plot
+MAPPED := kernels operators validation datasets benchmarks
+SOURCES := pulse $(MAPPED) tests
+PYTHON ?=
+QUICK ?=
+
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types tests nojit bench format clean
+
+help: ## show this list
+	@echo "Usage: make <target>"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+
+install: $(STAMP) ## make .venv with Pulse, its dependencies and the development tools (PYTHON=… chooses the Python)
+
+# Anew only when what is to be installed has changed: the sources themselves are linked, not copied.
+$(STAMP): setup.cfg pyproject.toml
+	@if ! $(BIN)/python -c '$(IS_NEW_ENOUGH)' 2>/dev/null; then \
+	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3) ""; do \
+	    if [ -n "$$python" ] && $$python -c '$(IS_NEW_ENOUGH)' 2>/dev/null; then break; fi; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "make install: Pulse needs Python 3.11 or later; looked for $(or $(PYTHON),python3.13 python3.12 python3.11 python3)." >&2; \
+	    echo "Install one, or name it: make install PYTHON=/path/to/python" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "making $(VENV) with $$($$python --version)"; \
+	  rm -rf $(VENV) && $$python -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
+	fi
+	@echo "installing Pulse and its dependencies into $(VENV) (some minutes on a slow line)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
+	@touch $(STAMP)
+	@echo "installed: $(BIN)/pulse"
+
+demo: install ## run the main job on sample data
+	$(BIN)/pulse demo
+
+test: install lint types tests nojit ## lint, types, the whole suite, then the kernels with the JIT off
+
+lint: install
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+# mypy does not follow setup.cfg's package_dir, so it is shown the package as the wheel would hold it.
+types: install
+	@rm -rf $(VENV)/typing && mkdir -p $(VENV)/typing/pulse
+	@ln -s $(CURDIR)/pulse/* $(addprefix $(CURDIR)/,$(MAPPED)) $(VENV)/typing/pulse/
+	cd $(VENV)/typing && ../bin/mypy --config-file ../../setup.cfg --cache-dir ../../.mypy_cache -p pulse
+
+tests: install
+	$(BIN)/python -m pytest
+
+nojit: install
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/kernels
+
+bench: install ## run the benchmarks and print their ratios (QUICK=1: small sizes)
+	PULSE_BENCH_QUICK=$(QUICK) $(BIN)/python -m pytest benchmarks --benchmark-only
+
+format: install ## format the sources and mend what the linter can
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean: ## remove .venv and everything generated
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
