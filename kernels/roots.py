@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel
-from pulse.kernels.exact import two_product
+from pulse.kernels.exact import dd_add_float, dd_multiply_float, two_product
 from pulse.kernels.polynomial import (
     _batch,
     _per_row,
@@ -44,8 +44,8 @@ KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the 
 _LARGEST = 1.7976931348623157e308
 # Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay within 1e+-260.
 _PLAIN_C = 1e40
-_PLAIN_T = 1e12
-_PLAIN_K = 8
+_PLAIN_T = 1e10
+_PLAIN_K = 10
 
 
 @device
@@ -118,20 +118,21 @@ def _load(c, i, k, reach, work):
 
     Returns ``(n, e, f)``: ``n`` coefficients of ``p(2**e * t) / 2**f``; ``n = -1`` when one is not finite.
     """
-    n = 0
     largest = 0.0
     for j in range(k):
         x = abs(c[i, j])
-        if not x <= _LARGEST:
-            return -1, 0, 0
         work[k + 3, j] = c[i, j]
-        if x > 0.0:
-            n = j + 1
-            largest = max(largest, x)
-    if n == 0:
-        return 0, 0, 0
+        if not x <= largest:  # larger, or NaN
+            if not x <= _LARGEST:
+                return -1, 0, 0
+            largest = x
+    n = k
+    while n > 0 and work[k + 3, n - 1] == 0.0:
+        n -= 1
     if n <= _PLAIN_K and 1 / _PLAIN_C < largest < _PLAIN_C and 1 / _PLAIN_T < reach < _PLAIN_T:
         return n, 0, 0
+    if n == 0:
+        return 0, 0, 0
     e = math.frexp(reach)[1]
     f = -10000000
     for j in range(n):
@@ -210,30 +211,59 @@ def _critical(work, k, n, a, b):
     Derivatives go to rows 1, 2, … until one has plainly no root in [-1, 1], or is linear; then back up.
     """
     level = 0
+    knots = 0
     while n - level > 2:
-        size = n - level - 1
+        level += 1
+        size = n - level
         rest = 0.0
         for j in range(size):
-            work[level + 1, j] = (j + 1) * work[level, j + 1]
-            if j > 0:
-                rest += abs(work[level + 1, j])
-        level += 1
-        if abs(work[level, 0]) > rest:
+            x = (j + 1) * work[level - 1, j + 1]
+            work[level, j] = x
+            rest += abs(x)
+        if 2.0 * abs(work[level, 0]) > rest:
             break
-    knots = 0
-    while level > 0:
-        size = n - level
+        if size == 2:
+            work[k + 2, 0] = -work[level, 0] / work[level, 1]
+            knots = 1 if a < work[k + 2, 0] < b else 0
+            break
+        if size == 3:
+            knots = _quadratic_knots(work, level, k + 2, a, b)
+            break
+    for upper in range(level - 1, 0, -1):
+        size = n - upper
         total = 0.0
         for j in range(size):
-            total += abs(work[level, j])
-        count = _between(work, level, size, knots, a, b, (k, 0.0, 0.0, KNOT_STEP, EPS / 2 * total))
+            total += abs(work[upper, j])
+        count = _between(work, upper, size, knots, a, b, (k, 0.0, 0.0, KNOT_STEP, EPS / 2 * total))
         knots = 0
         for j in range(count):
             if a < work[k + 1, j] < b:
                 work[k + 2, knots] = work[k + 1, j]
                 knots += 1
-        level -= 1
     return knots
+
+
+@device
+def _quadratic_knots(work, row, into, a, b):
+    """Roots of a quadratic ``row`` in ``(a, b)``, within [-1, 1], ascending in row ``into``; returns how many.
+
+    Near a double root they are good to sqrt(eps), which is enough where what they split is flat.
+    """
+    c0, c1, c2 = work[row, 0], work[row, 1], work[row, 2]
+    discriminant = c1 * c1 - 4.0 * c2 * c0
+    if discriminant < 0.0:
+        return 0
+    q = -0.5 * (c1 + math.copysign(math.sqrt(discriminant), c1))
+    x = q / c2 if abs(q) < abs(c2) else 2.0  # outside, without overflow
+    y = c0 / q if abs(c0) < abs(q) else 2.0
+    count = 0
+    if a < min(x, y) < b:
+        work[into, 0] = min(x, y)
+        count = 1
+    if a < max(x, y) < b and x != y:
+        work[into, count] = max(x, y)
+        count += 1
+    return count
 
 
 @device
@@ -244,6 +274,7 @@ def _between(work, row, n, knots, a, b, settings):
     or -1 when every knot, and so every value between, is within the tolerance.
     """
     k, tolerance, jitter, step, floor = settings
+    slack = jitter * n * (floor / (EPS / 2))  # no slope is larger than n times the sum of magnitudes
     count = 0
     zeros = 0
     x0, v0, s0 = a, 0.0, 1
@@ -253,7 +284,7 @@ def _between(work, row, n, knots, a, b, settings):
         x = a if j == 0 else (b if j == knots + 1 else work[k + 2, j - 1])
         v = horner(work, row, n, x)
         limit = tolerance
-        if is_end and jitter > 0.0 and n > 1:
+        if is_end and tolerance < abs(v) <= tolerance + slack:
             limit += jitter * abs(_slope(work, row, n, x))
         s = 0 if abs(v) <= limit else (1 if v > 0.0 else -1)
         if s == 0:
@@ -351,6 +382,28 @@ def _newton(work, row, n, left, right, step, floor):
         if before <= step:
             break
     return x
+
+
+@device
+def value_row(c, i, k, t):
+    """Value of row ``i`` at ``t``, by Horner's rule, in double-double where cancellation would cost it its digits.
+
+    So the sign is right, and the value good to a few ulps, also far from the reference. (Magnitudes near overflow
+    are left plain: double-double products would overflow first.)
+    """
+    value = c[i, k - 1]
+    size = abs(value)
+    reach = abs(t)
+    for j in range(k - 2, -1, -1):
+        value = value * t + c[i, j]
+        size = size * reach + abs(c[i, j])
+    if size <= PLAIN_SHIFT_LOSS * abs(value) or size >= 1e290:
+        return value
+    high, low = c[i, k - 1], 0.0
+    for j in range(k - 2, -1, -1):
+        high, low = dd_multiply_float(high, low, t)
+        high, low = dd_add_float(high, low, c[i, j])
+    return high
 
 
 class Roots(NamedTuple):
