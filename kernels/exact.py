@@ -57,3 +57,18 @@ def dd_multiply_float(ah, al, b):
     """Product of a double-double and a float."""
     p, e = two_product(ah, b)
     return fast_two_sum(p, e + al * b)
+
+
+@device
+def dd_multiply(ah, al, bh, bl):
+    """Product of two double-doubles."""
+    p, e = two_product(ah, bh)
+    return fast_two_sum(p, e + (ah * bl + al * bh))
+
+
+@device
+def dd_quotient(a, b):
+    """``a / b`` as a double-double, for floats: whole microseconds to seconds without loss."""
+    q = a / b
+    p, e = two_product(q, b)
+    return q, ((a - p) - e) / b

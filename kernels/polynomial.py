@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import FLOAT, IN1, IN2, OUT1, OUT2, device, kernel
-from pulse.kernels.exact import dd_add, dd_multiply_float
+from pulse.kernels.exact import dd_add, dd_multiply
 
 Array = npt.NDArray[np.float64]
 
@@ -46,11 +46,10 @@ def magnitude(c, i, k, t):
 
 
 @device
-def integral_row(c, i, k, a, b):
-    """Integral from ``a`` to ``b`` of row ``i``, as a difference that does not cancel for short ranges.
+def mean_row(c, i, k, a, b):
+    """Mean of row ``i`` between ``a`` and ``b``, as a form that does not cancel for short ranges.
 
-    ``b**(j+1) - a**(j+1)`` is ``(b - a) * sum(a**m * b**(j-m))``, so a short range far from the
-    reference keeps its digits. Degenerate: ``a == b`` gives 0, ``a > b`` the negative integral.
+    ``(b**(j+1) - a**(j+1)) / (b - a)`` is ``sum(a**m * b**(j-m))``. Degenerate: ``a == b`` gives the value.
     """
     total = c[i, 0]
     geometric = 1.0  # sum(a**m * b**(j-m) for m in 0..j)
@@ -59,7 +58,16 @@ def integral_row(c, i, k, a, b):
         power *= a
         geometric = geometric * b + power
         total += c[i, j] * geometric / (j + 1)
-    return total * (b - a)
+    return total
+
+
+@device
+def integral_row(c, i, k, a, b):
+    """Integral from ``a`` to ``b`` of row ``i``; a short range far from the reference keeps its digits.
+
+    Degenerate: ``a == b`` gives 0, ``a > b`` the negative integral.
+    """
+    return mean_row(c, i, k, a, b) * (b - a)
 
 
 @device
@@ -82,10 +90,16 @@ def shift_row_exact(c, i, k, d, high, low):
     for j in range(k):
         high[j] = c[i, j]
         low[j] = 0.0
+    shift_exact(high, low, k, d, 0.0)
+
+
+@device
+def shift_exact(high, low, k, d, d_low):
+    """Shift the double-double polynomial in ``high`` and ``low`` by the double-double ``d + d_low``, in place."""
     if d != 0.0:
         for j in range(k - 1):
             for m in range(k - 2, j - 1, -1):
-                ph, pl = dd_multiply_float(high[m + 1], low[m + 1], d)
+                ph, pl = dd_multiply(high[m + 1], low[m + 1], d, d_low)
                 high[m], low[m] = dd_add(high[m], low[m], ph, pl)
 
 

@@ -1,0 +1,512 @@
+"""Integrals over sliding windows of piecewise polynomials (semantics 3.5; Pulse paper, III-B).
+
+A piecewise function is a sequence of pieces ``(ref, lo, hi, c)``, grouped by ``offsets`` (``int64[G + 1]``), per group
+sorted in time and without overlaps. A **run** is a stretch of one group without a hole. With ``w`` the window's
+size, the integral over ``[t - w, t)`` as a function of the closing time ``t`` is::
+
+      tail piece q              pieces between            head piece h
+    |-------[=====)|[==============================)|[======)---------|
+          t - w    E_q                                S_h    t
+
+    W(t) = integral of q from t - w to E_q  +  sum  +  integral of h from S_h to t
+
+As long as ``t`` stays within ``h`` and ``t - w`` within ``q``, that is one polynomial: a **cell**. :func:`next_cell` walks the
+cells of a group with two pointers; the public functions differ only in what they do with a cell.
+
+Accuracy: every instant is held as whole microseconds and a rest, every polynomial is shifted to where its part of the window
+begins, and the sum is a double-double; so the error is a few units in the last place of
+``w`` times the largest ``sum(|c[j]| * |t|**j)`` of the pieces touched, whatever the epoch and however long or short the pieces.
+Pieces with ``hi <= lo`` (points too) have no measure and are passed over; a gap within :func:`timeline.tolerance` is no hole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import (
+    IN1,
+    IN2,
+    IN_INT1,
+    IN_INT2,
+    INT,
+    OUT1,
+    OUT2,
+    OUT_BYTE1,
+    OUT_INT1,
+    OUT_INT2,
+    inlined,
+    kernel,
+)
+from pulse.kernels.exact import dd_add, dd_add_float, dd_quotient, two_product
+from pulse.kernels.polynomial import horner1, integral_row, shift_exact
+from pulse.kernels.status import NOT_FINITE, OK, UNCOVERED
+from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_LARGEST = 1.7976931348623157e308
+_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+
+# The walk's state: integers in ``at``, floats in ``x``.
+HEAD, TAIL, STOP, BEGIN, END, HEAD_END, TAIL_END, BROKEN, MOVES, FRESH, INTEGERS = range(11)
+BEGIN_REST, END_REST, HEAD_END_REST, TAIL_END_REST, SLACK, SUM, SUM_LOW, FLOATS = range(8)
+
+
+@inlined
+def instant(ref, offset):
+    """``(whole, rest)``: the instant as the nearest whole microsecond and the microseconds left, exact to 1e-16 of them."""
+    if offset == 0.0:
+        return ref, 0.0
+    p, e = two_product(offset, MICROSECONDS)
+    whole = np.int64(math.floor(p + 0.5))
+    return ref + whole, (p - whole) + e
+
+
+@inlined
+def next_piece(lo, hi, i, stop):
+    """The first piece after ``i`` that has a length, or ``stop``."""
+    i += 1
+    while i < stop and not hi[i] > lo[i]:
+        i += 1
+    return i
+
+
+@inlined
+def start_walk(first, stop, at):
+    """Place the walk before the cells of the pieces ``first … stop - 1``."""
+    at[HEAD] = first - 1
+    at[TAIL] = -1  # no run yet
+    at[STOP] = stop
+    at[MOVES] = HEAD
+
+
+@inlined
+def next_cell(ref, lo, hi, c, size, at, x):
+    """Step to the next cell; False when there is none.
+
+    A cell is in ``at`` and ``x``: head and tail piece; the sum of the pieces strictly between them, of which ``BROKEN`` are not
+    finite; the closing times from ``BEGIN`` to ``END``, which may be stretched by ``SLACK`` microseconds. A run just as long as
+    the window gives one cell of no length, others are left out: its one closing time is the end of another cell.
+    """
+    while True:
+        if at[MOVES] == TAIL:
+            _move_tail(ref, lo, hi, c, size, at, x)
+        elif not _move_head(ref, lo, hi, c, size, at, x):
+            return False
+        end, rest = at[HEAD_END], x[HEAD_END_REST]
+        at[MOVES] = HEAD
+        if (at[TAIL_END] - end) + (x[TAIL_END_REST] - rest) < 0.0:
+            end, rest = at[TAIL_END], x[TAIL_END_REST]
+            at[MOVES] = TAIL
+        length = (end - at[END]) + (rest - x[END_REST])
+        if length > x[SLACK] or (at[FRESH] == 1 and length >= -x[SLACK]):
+            at[BEGIN], x[BEGIN_REST] = at[END], x[END_REST]
+            at[END], x[END_REST] = end, rest
+            at[FRESH] = 0
+            return True
+
+
+@inlined
+def _move_head(ref, lo, hi, c, size, at, x):
+    """Let the next piece be the head; after a hole it starts a run. False at the end of the group."""
+    h = at[HEAD]
+    j = next_piece(lo, hi, h, at[STOP])
+    if j == at[STOP]:
+        return False
+    start, rest = instant(ref[j], lo[j])
+    same = start == at[HEAD_END] and rest == x[HEAD_END_REST]  # the usual case, and cheap
+    if at[TAIL] >= 0 and (same or meets(ref[h], hi[h], ref[j], lo[j])):
+        if h > at[TAIL]:
+            _add_piece(lo, hi, c, h, 1, at, x)
+    else:
+        at[END], x[END_REST] = start + size, rest
+        at[FRESH] = 1
+        _set_tail(ref, hi, j, size, at, x)
+        at[BROKEN] = 0
+        x[SUM] = x[SUM_LOW] = 0.0
+    at[HEAD] = j
+    at[HEAD_END], x[HEAD_END_REST] = instant(ref[j], hi[j])
+    x[SLACK] = MICROSECONDS * tolerance(ref[j], hi[j], ref[j], hi[at[TAIL]])
+    return True
+
+
+@inlined
+def _set_tail(ref, hi, q, size, at, x):
+    end, x[TAIL_END_REST] = instant(ref[q], hi[q])
+    at[TAIL_END] = end + size
+    at[TAIL] = q
+
+
+@inlined
+def _move_tail(ref, lo, hi, c, size, at, x):
+    """Let the next piece be the tail. It exists: the tail is never ahead of the head."""
+    q = next_piece(lo, hi, at[TAIL], at[STOP])
+    _set_tail(ref, hi, q, size, at, x)
+    if q == at[HEAD]:
+        at[BROKEN] = 0
+        x[SUM] = x[SUM_LOW] = 0.0
+    else:
+        _add_piece(lo, hi, c, q, -1, at, x)
+
+
+@inlined
+def _add_piece(lo, hi, c, i, sign, at, x):
+    """Add a piece's integral to the sum, or take it away. What is not finite is counted: it could not be taken away."""
+    value = integral_row(c, i, c.shape[1], lo[i], hi[i])
+    if abs(value) <= _LARGEST:
+        x[SUM], x[SUM_LOW] = dd_add_float(x[SUM], x[SUM_LOW], sign * value)
+    else:
+        at[BROKEN] += sign
+
+
+@inlined
+def cell_polynomial(ref, lo, hi, c, size, at, x, work, out):
+    """``W`` on the cell, about its ``BEGIN``, into ``out[: k + 1]``. ``work`` is ``(4, k)``.
+
+    Head and tail in one piece: ``W' = f(t) - f(t - w)`` would cancel, and the cell may be long, so it is formed
+    in double-double (degree 1: in closed form). Otherwise the cell is no longer than the window, and it does not matter.
+    A broken sum gives a constant term that is not finite.
+    """
+    k = c.shape[1]
+    h, q, base = at[HEAD], at[TAIL], at[BEGIN]
+    w = size / MICROSECONDS
+    if h == q and k <= 2:
+        out[0] = w * c[h, 0]
+        out[1] = 0.0
+        if k == 2:
+            out[0] = w * (c[h, 0] + c[h, 1] * ((base - ref[h]) / MICROSECONDS - 0.5 * w))
+            out[1] = w * c[h, 1]
+            out[2] = 0.0
+        return
+    _recentre(c, h, base - ref[h], work, 0)
+    if h == q:
+        for j in range(k):
+            work[2, j], work[3, j] = work[0, j], work[1, j]
+        shift_exact(work[2], work[3], k, -w, 0.0)
+        out[0] = integral_row(work, 0, k, -w, 0.0)
+    else:
+        _recentre(c, q, base - size - ref[q], work, 2)
+        start, start_rest = instant(ref[h], lo[h])
+        head = integral_row(work, 0, k, ((start - base) + start_rest) / MICROSECONDS, 0.0)
+        tail = integral_row(work, 2, k, 0.0, ((at[TAIL_END] - base) + x[TAIL_END_REST]) / MICROSECONDS)
+        out[0] = x[SUM] + (head + tail) if at[BROKEN] == 0 else np.nan
+    for j in range(k):
+        high, _ = dd_add(work[0, j], work[1, j], -work[2, j], -work[3, j])
+        out[j + 1] = high / (j + 1)
+
+
+@inlined
+def _recentre(c, i, microseconds, work, row):
+    """Rows ``row`` and ``row + 1`` of ``work``: piece ``i`` about an instant that far from its reference."""
+    k = c.shape[1]
+    for j in range(k):
+        work[row, j] = c[i, j]
+        work[row + 1, j] = 0.0
+    if k > 1:
+        high, low = dd_quotient(float(microseconds), MICROSECONDS)
+        shift_exact(work[row], work[row + 1], k, high, low)
+
+
+@inlined
+def _first_closing(at, x):
+    return at[BEGIN] + np.int64(math.ceil(x[BEGIN_REST] - x[SLACK]))
+
+
+@inlined
+def _last_closing(at, x):
+    return at[END] + np.int64(math.floor(x[END_REST] + x[SLACK]))
+
+
+@inlined
+def _keep(value, values, status, p):
+    """Store a sample; one that is not finite is reported and stored as zero."""
+    fine = abs(value) <= _LARGEST
+    values[p] = value if fine else 0.0
+    status[p] = OK if fine else NOT_FINITE
+
+
+@inlined
+def _keep_regular(w, k, s, step, values, status):
+    """Samples of ``w`` at ``s, s + step, …`` (whole microseconds) into the slices ``values`` and ``status``."""
+    if k <= 2:  # without arrays in the loop it runs on vectors
+        w0, w1, w2 = w[0], w[1], w[k]
+        w2 = w2 if k == 2 else 0.0
+        for m in range(values.shape[0]):
+            t = (s + m * step) / MICROSECONDS
+            _keep(w0 + t * (w1 + t * w2), values, status, m)
+    else:
+        for m in range(values.shape[0]):
+            _keep(horner1(w, k + 1, (s + m * step) / MICROSECONDS), values, status, m)
+
+
+@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, OUT1, OUT1, OUT1, OUT_INT1)
+def _prefix_integrals(ref, lo, hi, c, offsets, high, low, own, run):
+    number = -1
+    for g in range(offsets.shape[0] - 1):
+        previous = -1
+        number += 1
+        h, e = 0.0, 0.0
+        for i in range(offsets[g], offsets[g + 1]):
+            own[i] = 0.0
+            if hi[i] > lo[i]:
+                if previous >= 0 and not meets(ref[previous], hi[previous], ref[i], lo[i]):
+                    number += 1
+                    h, e = 0.0, 0.0
+                previous = i
+                own[i] = integral_row(c, i, c.shape[1], lo[i], hi[i])
+            run[i] = number
+            high[i], low[i] = h, e
+            h, e = dd_add_float(h, e, own[i])
+
+
+@kernel(IN1, IN1, IN1, IN_INT1, IN_INT1, OUT1)
+def _span_integrals(high, low, own, first, last, out):
+    for m in range(first.shape[0]):
+        a, b = first[m], last[m]
+        h, e = dd_add_float(high[b], low[b], own[b])
+        out[m], _ = dd_add(h, e, -high[a], -low[a])
+
+
+@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, OUT_INT1, OUT_INT2, OUT2, OUT2)
+def _window_integral(ref, lo, hi, c, offsets, size, out_offsets, out_at, out_span, out_c):
+    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    work = np.empty((4, c.shape[1]))
+    m = 0
+    out_offsets[0] = 0
+    for g in range(offsets.shape[0] - 1):
+        start_walk(offsets[g], offsets[g + 1], at)
+        while next_cell(ref, lo, hi, c, size, at, x):
+            end = (at[END] - at[BEGIN]) + x[END_REST]
+            if end - x[BEGIN_REST] > x[SLACK]:
+                cell_polynomial(ref, lo, hi, c, size, at, x, work, out_c[m])
+                out_at[m, 0], out_at[m, 1], out_at[m, 2] = at[BEGIN], at[HEAD], at[TAIL]
+                out_span[m, 0], out_span[m, 1] = x[BEGIN_REST] / MICROSECONDS, end / MICROSECONDS
+                m += 1
+        out_offsets[g + 1] = m
+
+
+@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, IN_INT1, IN_INT1, OUT1, OUT_BYTE1)
+def _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets, values, status):
+    k = c.shape[1]
+    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    work, w = np.empty((4, k)), np.empty(k + 1)
+    for g in range(offsets.shape[0] - 1):
+        p, stop = closing_offsets[g], closing_offsets[g + 1]
+        start_walk(offsets[g], offsets[g + 1], at)
+        while p < stop and next_cell(ref, lo, hi, c, size, at, x):
+            first, last = _first_closing(at, x), _last_closing(at, x)
+            while p < stop and closing[p] < first:
+                p += 1
+            if p < stop and closing[p] <= last:
+                cell_polynomial(ref, lo, hi, c, size, at, x, work, w)
+                base = at[BEGIN]
+                while p < stop and closing[p] <= last:
+                    _keep(horner1(w, k + 1, (closing[p] - base) / MICROSECONDS), values, status, p)
+                    p += 1
+
+
+@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, INT, IN_INT2, OUT1, OUT_BYTE1)
+def _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values, status):
+    k = c.shape[1]
+    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    work, w = np.empty((4, k)), np.empty(k + 1)
+    for g in range(offsets.shape[0] - 1):
+        closing, p, stop = grid[g, 0], grid[g, 1], grid[g, 2]  # sample p closes at `closing`
+        start_walk(offsets[g], offsets[g + 1], at)
+        while p < stop and next_cell(ref, lo, hi, c, size, at, x):
+            wait = _first_closing(at, x) - closing
+            if wait > 0:
+                missed = min((wait + advance - 1) // advance, stop - p)
+                p += missed
+                closing += missed * advance
+            last = min(p + (_last_closing(at, x) - closing) // advance + 1, stop)
+            if last > p:
+                cell_polynomial(ref, lo, hi, c, size, at, x, work, w)
+                _keep_regular(w, k, closing - at[BEGIN], advance, values[p:last], status[p:last])
+                closing += (last - p) * advance
+                p = last
+
+
+@kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT2)
+def _closing_grid(ref, lo, hi, offsets, size, advance, grid):
+    """Per group: first closing time, first and last sample (exclusive)."""
+    p = 0
+    for g in range(offsets.shape[0] - 1):
+        first = next_piece(lo, hi, offsets[g] - 1, offsets[g + 1])
+        last = offsets[g + 1] - 1
+        while last > first and not hi[last] > lo[last]:
+            last -= 1
+        grid[g, 0], grid[g, 1] = 0, p
+        if first < offsets[g + 1]:
+            slack = tolerance(ref[first], lo[first], ref[last], hi[last]) * MICROSECONDS
+            start, rest = instant(ref[first], lo[first])
+            start += size + np.int64(math.ceil(rest - slack))
+            end, rest = instant(ref[last], hi[last])
+            end += np.int64(math.floor(rest + slack))
+            begin = -(-start // advance)
+            grid[g, 0] = begin * advance
+            p += max(end // advance - begin + 1, 0)
+        grid[g, 2] = p
+
+
+@kernel(IN_INT1, IN_INT1)
+def _first_descent(times, offsets):
+    for g in range(offsets.shape[0] - 1):
+        for i in range(offsets[g] + 1, offsets[g + 1]):
+            if times[i] < times[i - 1]:
+                return i
+    return -1
+
+
+class Prefix(NamedTuple):
+    """Running integrals per piece, all of length ``n``.
+
+    ``high + low`` (a double-double) is the integral from the start of the piece's run to the start of the piece, ``own`` that of
+    the piece itself, so ``high + low + own`` that to its end. ``run`` numbers the runs of all groups upwards.
+    """
+
+    high: Array
+    low: Array
+    own: Array
+    run: Ints
+
+
+def prefix_integrals(ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints) -> Prefix:
+    """Running integrals of each group's runs; pieces without length get ``own = 0`` and the run they lie in or after.
+
+    >>> zero = np.zeros(3, np.int64)
+    >>> prefix_integrals(zero, [0.0, 1.0, 5.0], [1.0, 3.0, 6.0], [[1.0], [2.0], [3.0]], [0, 3])[2:]
+    (array([1., 4., 3.]), array([0, 0, 1]))
+    """
+    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
+    n = len(ref)
+    prefix = Prefix(np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    _prefix_integrals(ref, lo, hi, c, offsets, *prefix)
+    return prefix
+
+
+def span_integrals(prefix: Prefix, first: Ints, last: Ints) -> Array:
+    """Integral over the whole pieces ``first … last`` (inclusive, within one run), for any number of such spans."""
+    first, last = _integers(first, "first"), _integers(last, "last")
+    n = len(prefix.run)
+    if first.shape != last.shape or ((first < 0) | (first > last) | (last >= n)).any():
+        raise ValueError(f"spans: expected 0 <= first <= last < {n}, pairwise")
+    if (prefix.run[first] != prefix.run[last]).any():
+        raise ValueError("spans: expected first and last in the same run")
+    out = np.empty(len(first))
+    _span_integrals(prefix.high, prefix.low, prefix.own, first, last, out)
+    return out
+
+
+def window_integral(
+    ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints, size_us: int
+) -> tuple[Ints, Ints, Array, Array, Array, Ints, Ints]:
+    """``W(t)``, the integral over ``[t - size, t)``, as pieces in the closing time ``t``.
+
+    Returns ``(offsets, ref, lo, hi, c[m, k + 1], head, tail)``. Each piece is written about the whole microsecond nearest its own start, which
+    keeps it well conditioned wherever the inputs' references lie. It was caused by the input pieces ``tail … head``. There are pieces only
+    where the whole window lies in one run. A coefficient that is not finite makes all pieces that depend on it not finite.
+
+    >>> W = window_integral([0], [0.0], [5.0], [[0.0, 2.0]], [0, 1], 2_000_000)
+    >>> W[1], W[3], W[4]
+    (array([2000000]), array([3.]), array([[4., 4., 0.]]))
+    """
+    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
+    size = _duration(size_us, "size_us")
+    most = 2 * len(ref)  # every cell ends where the head or the tail moves on
+    out_offsets = np.empty(len(offsets), np.int64)
+    at, span, out = np.empty((most, 3), np.int64), np.empty((most, 2)), np.empty((most, c.shape[1] + 1))
+    _window_integral(ref, lo, hi, c, offsets, size, out_offsets, at, span, out)
+    m = out_offsets[-1]
+    begin, head, tail = (at[:m, j].copy() for j in range(3))
+    return out_offsets, begin, span[:m, 0].copy(), span[:m, 1].copy(), out[:m].copy(), head, tail
+
+
+def window_integral_at(
+    ref: Ints,
+    lo: Array,
+    hi: Array,
+    c: Array,
+    offsets: Ints,
+    size_us: int,
+    closing: Ints,
+    closing_offsets: Ints,
+) -> tuple[Array, npt.NDArray[np.uint8]]:
+    """``(values, status)`` of ``W`` at given closing times (microseconds, ascending per group), in one pass.
+
+    Status is ``UNCOVERED`` where the window touches a hole or reaches outside, ``NOT_FINITE`` where a piece it meets, be it only at an end,
+    is not finite; there the value is zero. A window that closes just where the data ends has a result: it covers ``[t - size, t)``.
+    """
+    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
+    size = _duration(size_us, "size_us")
+    closing = _integers(closing, "closing")
+    closing_offsets = _offsets(closing_offsets, len(closing), "closing_offsets")
+    if len(closing_offsets) != len(offsets):
+        raise ValueError(
+            f"closing_offsets: expected {len(offsets)} entries, as offsets, got {len(closing_offsets)}"
+        )
+    descent = _first_descent(closing, closing_offsets)
+    if descent >= 0:
+        raise ValueError(f"closing: expected ascending times per group, got a smaller one at index {descent}")
+    values, status = np.zeros(len(closing)), np.full(len(closing), UNCOVERED, np.uint8)
+    _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets, values, status)
+    return values, status
+
+
+def window_integral_every(
+    ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints, size_us: int, advance_us: int
+) -> tuple[Ints, Ints, Array, npt.NDArray[np.uint8]]:
+    """``W`` at all multiples of ``advance`` since the epoch, without the closing times in memory.
+
+    Returns ``(offsets, first, values, status)``: group ``g`` has the samples ``offsets[g] … offsets[g + 1]``, that close at ``first[g] + i * advance``,
+    from the first window that can be complete to the last. Status as in :func:`window_integral_at`. A group too short has none.
+    """
+    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
+    size, advance = _duration(size_us, "size_us"), _duration(advance_us, "advance_us")
+    grid = np.empty((len(offsets) - 1, 3), np.int64)
+    _closing_grid(ref, lo, hi, offsets, size, advance, grid)
+    out_offsets = np.concatenate([np.zeros(1, np.int64), grid[:, 2]])
+    m = out_offsets[-1]
+    values, status = np.zeros(m), np.full(m, UNCOVERED, np.uint8)
+    _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values, status)
+    return out_offsets, grid[:, 0].copy(), values, status
+
+
+def _pieces(
+    ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints
+) -> tuple[Ints, Array, Array, Array, Ints]:
+    ref = _integers(ref, "ref")
+    lo, hi, c = (np.ascontiguousarray(a, dtype=np.float64) for a in (lo, hi, c))
+    n = len(ref)
+    if lo.shape != (n,) or hi.shape != (n,):
+        raise ValueError(f"lo, hi: expected shape ({n},), as ref, got {lo.shape} and {hi.shape}")
+    if c.ndim != 2 or len(c) != n or c.shape[1] == 0:
+        raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
+    if n and not max(-lo.min(), lo.max(), -hi.min(), hi.max()) <= _FARTHEST:
+        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
+    return ref, lo, hi, c, _offsets(offsets, n, "offsets")
+
+
+def _integers(x: Ints, name: str) -> Ints:
+    x = np.asarray(x)
+    if x.ndim != 1 or (x.size and x.dtype.kind not in "iu"):
+        raise ValueError(f"{name}: expected a vector of integers, got shape {x.shape} of {x.dtype}")
+    return np.ascontiguousarray(x, dtype=np.int64)
+
+
+def _offsets(offsets: Ints, n: int, name: str) -> Ints:
+    offsets = _integers(offsets, name)
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
+        raise ValueError(f"{name}: expected ascending offsets from 0 to {n}")
+    return offsets
+
+
+def _duration(microseconds: int, name: str) -> int:
+    if int(microseconds) != microseconds or microseconds <= 0:
+        raise ValueError(f"{name}: expected a positive whole number of microseconds, got {microseconds!r}")
+    return int(microseconds)
