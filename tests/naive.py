@@ -42,3 +42,109 @@ def align_ranges(functions: list[list[tuple[int, int]]], outer: bool) -> list[tu
             if set(covering) != {-1} and (outer or -1 not in covering):
                 cells.append((t, breaks[number + 1], covering))
     return cells
+
+
+# --- integrals over windows: exact in fractions ---
+
+
+def seconds(ref: int, offset: float) -> Fraction:
+    """An instant as an exact number of seconds since the epoch."""
+    return Fraction(int(ref), 10**6) + Fraction(float(offset))
+
+
+def polynomial_integral(c: Sequence[float], a: Fraction, b: Fraction) -> Fraction:
+    """Exact integral from a to b, both relative to the polynomial's own reference."""
+    powers = ((b ** (j + 1) - a ** (j + 1)) / (j + 1) for j in range(len(c)))
+    return sum((Fraction(float(x)) * power for x, power in zip(c, powers, strict=True)), Fraction(0))
+
+
+def window_integral(
+    pieces: Sequence[tuple[int, float, float, Sequence[float]]],
+    closing: Fraction,
+    size: Fraction,
+    slack: Fraction = Fraction(1, 10**6),
+) -> Fraction | None:
+    """Integral over [closing - size, closing) of the pieces (ref, lo, hi, c), or None where they leave a hole.
+
+    Times in exact seconds. Gaps of at most `slack` are no holes.
+    """
+    opening = closing - size
+    covered, total = opening, Fraction(0)
+    for ref, lo, hi, c in pieces:
+        start, end = seconds(ref, lo), seconds(ref, hi)
+        if end <= start or end <= opening or start >= closing:
+            continue
+        if start - covered > slack:
+            return None
+        a, b = max(start, opening), min(end, closing)
+        total += polynomial_integral(c, a - Fraction(int(ref), 10**6), b - Fraction(int(ref), 10**6))
+        covered = max(covered, end)
+    return total if closing - covered <= slack else None
+
+
+# --- roots, extrema, signs and interval sets ---
+
+
+def exact_value(c, t):
+    """Value of a polynomial, lowest order first, in fractions."""
+    return sum((Fraction(float(x)) * Fraction(float(t)) ** j for j, x in enumerate(c)), Fraction(0))
+
+
+def expand(leading, roots):
+    """Coefficients, lowest order first, of leading * product(t - root), in fractions."""
+    c = [Fraction(leading)]
+    for root in roots:
+        root = Fraction(root)
+        c = [(c[j - 1] if j > 0 else 0) - root * (c[j] if j < len(c) else 0) for j in range(len(c) + 1)]
+    return c
+
+
+def sturm_count(c, lo, hi):
+    """How many distinct real roots lie in (lo, hi], by Sturm's theorem in fractions. Not for the zero polynomial."""
+
+    def trimmed(p):
+        while p and p[-1] == 0:
+            p = p[:-1]
+        return p
+
+    def divided(a, b):
+        a, quotient = list(a), [Fraction(0)] * (len(a) - len(b) + 1)
+        for shift in range(len(a) - len(b), -1, -1):
+            quotient[shift] = a[shift + len(b) - 1] / b[-1]
+            for j in range(len(b)):
+                a[shift + j] -= quotient[shift] * b[j]
+        return quotient, trimmed(a)
+
+    def sequence(p):
+        chain = [p, trimmed([j * x for j, x in enumerate(p)][1:])]
+        while chain[-1]:
+            chain.append([-x for x in divided(chain[-2], chain[-1])[1]])
+        return chain[:-1]
+
+    p = trimmed([Fraction(float(x)) for x in c])
+    chain = sequence(divided(p, sequence(p)[-1])[0])  # of the polynomial with every root made simple
+
+    def changes(t):
+        values = [sum((x * Fraction(float(t)) ** j for j, x in enumerate(q)), Fraction(0)) for q in chain]
+        signs = [v > 0 for v in values if v != 0]
+        return sum(x != y for x, y in zip(signs, signs[1:], strict=False))
+
+    return changes(lo) - changes(hi)
+
+
+def interval_member(intervals, t):
+    """Whether t is in a list of intervals (lower, upper, lower included, upper included)."""
+    for lower, upper, with_lower, with_upper in intervals:
+        if lower < t < upper or (t == lower and with_lower) or (t == upper and with_upper):
+            return True
+    return False
+
+
+def extremum_at(pieces: list[tuple[int, Sequence[float], Fraction, Fraction]], at: Fraction, upper: bool) -> Fraction | None:
+    """Largest or smallest value at an instant of pieces `(ref, c, begin, end)` on `[begin, end)`; points count at theirs."""
+    values = [
+        piece_value(ref, c, at) for ref, c, begin, end in pieces if begin <= at < end or begin == at == end
+    ]
+    if not values:
+        return None
+    return max(values) if upper else min(values)

@@ -43,3 +43,85 @@ def functions(draw, scale, *, points=True, max_pieces=6):
     lo = np.array([(begin - r) / 1e6 for (begin, _), r in zip(ranges, refs, strict=True)], dtype=np.float64)
     hi = np.array([(end - r) / 1e6 for (_, end), r in zip(ranges, refs, strict=True)], dtype=np.float64)
     return Function(ranges, ref, lo, hi)
+
+
+# Polynomials given by roots on a grid of quarters, so that they, and their coefficients, are exact in floats.
+quarters = st.integers(-16, 16).map(lambda x: x / 4)
+grid_roots = st.lists(quarters, max_size=5)
+
+
+def coefficient_rows(k_max=6, exponents=(-12, 12)):
+    """Lists of floats of very different sizes, zeros among them."""
+    number = st.builds(
+        lambda m, e: m * 10.0**e, st.floats(-1, 1, allow_subnormal=False), st.integers(*exponents)
+    )
+    return st.lists(st.one_of(number, st.just(0.0), st.integers(-3, 3).map(float)), min_size=1, max_size=k_max)
+
+
+@st.composite
+def interval_lists(draw):
+    """Normalised interval sets with small integer ends: (lower, upper, lower included, upper included)."""
+    marks = draw(st.lists(st.booleans(), min_size=13, max_size=13))  # instants 0..6 and the gaps between them
+    out, begin = [], None
+    for j, inside in enumerate([*marks, False]):
+        if inside and begin is None:
+            begin = j
+        if not inside and begin is not None:
+            last = j - 1
+            out.append((begin // 2, (last + 1) // 2, begin % 2 == 0, last % 2 == 0))
+            begin = None
+    return [(float(a), float(b), c, d) for a, b, c, d in out]
+
+
+@st.composite
+def coefficients(draw, function, scale, k):
+    """Rows ``(n, k)`` for the pieces of a function: small whole numbers per step of the grid, about each reference.
+
+    Whole numbers make exact ties, crossings at breakpoints and double roots likely.
+    """
+    step = scale[0] / 1e6
+    n = len(function.ranges)
+    rows = draw(st.lists(st.lists(st.integers(-3, 3), min_size=k, max_size=k), min_size=n, max_size=n))
+    return np.array(rows, dtype=np.float64).reshape(n, k) / step ** np.arange(k)
+
+
+# Segments of several keys, as arrays: at rest (no overlaps), with holes, points and mixed degrees, at any reference
+# from the year 1700 to the limit of nanosecond timestamps in 2262.
+FAR_REFS = [-8_520_336_000_000_000, -1, 0, EPOCH_US, 9_223_372_036_854_775]
+KEY_TEXTS = ["", "IBM", "ibm", "München", "日本", "a'b\"c", "🙂", " "]
+
+
+class SegmentArrays(NamedTuple):
+    """Columns of segments: parallel lists, ``models`` a list of coefficients per row."""
+
+    keys: list[str]
+    ref: list[int]
+    lo: list[float]
+    hi: list[float]
+    models: list[list[float]]
+    err: list[float]
+    drift: list[float | None]
+    size: list[int | None]
+
+
+@st.composite
+def segment_arrays(draw, *, max_keys=3, max_pieces=5, degrees=(0, 4), points=True):
+    """Segments at rest, by key and time, lengths and holes in whole microseconds."""
+    out = SegmentArrays([], [], [], [], [], [], [], [])
+    for key in draw(st.lists(st.sampled_from(KEY_TEXTS), max_size=max_keys, unique=True)):
+        at = draw(st.sampled_from(FAR_REFS))
+        for _ in range(draw(st.integers(0, max_pieces))):
+            at += draw(st.sampled_from([0, 0, 1, 1_000_000, YEAR_US]))
+            length = draw(st.sampled_from([1, 250, 1_000_000, 10_000_000, YEAR_US] + [0] * points))
+            shift = draw(st.sampled_from([0, 0, -1_000_000, length]))
+            out.keys.append(key)
+            out.ref.append(at + shift)
+            out.lo.append(-shift / 1e6)
+            out.hi.append((length - shift) / 1e6)
+            count = draw(st.integers(degrees[0] + 1, degrees[1] + 1))
+            out.models.append(draw(st.lists(st.floats(-1e6, 1e6), min_size=count, max_size=count)))
+            out.err.append(draw(st.floats(0, 1e300)))
+            out.drift.append(draw(st.none() | st.floats(0, 1e300)))
+            out.size.append(draw(st.none() | st.integers(-(2**63), 2**63 - 1)))
+            at += length + (length == 0)
+    return out
