@@ -1,7 +1,7 @@
-"""Minimum and maximum of polynomials on closed ranges: at the ends and at the derivative's roots (semantics 3.6).
+"""Minimum and maximum of polynomials on ranges: at the ends and the derivative's roots (semantics 3.6).
 
-The critical points also split a range into pieces on which the polynomial is monotone, which is what sliding extrema
-and envelopes work on.
+The critical points also split a range into pieces on which the polynomial is monotone, which is what sliding
+extrema and envelopes work on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel
 from pulse.kernels.polynomial import _batch, _per_row
-from pulse.kernels.roots import roots_row, value_row
+from pulse.kernels.roots import Roots, roots_row, value_row
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
 
 Array = npt.NDArray[np.float64]
@@ -32,8 +32,9 @@ def extrema_work(k):
 def critical_points_row(c, i, k, lo, hi, work, out):
     """Interior critical points of row ``i``: the derivative's roots in the open ``(lo, hi)``, ascending.
 
-    They go to ``out[0:count]`` (room for ``k``); returns ``count``. Degenerate: constants, empty ranges and rows that are
-    not finite have none; points of inflection with a level tangent count, and split a monotone stretch harmlessly.
+    They go to ``out[0:count]`` (room for ``k``); returns ``count``. Degenerate: constants, empty ranges
+    and rows that are not finite have none; points of inflection with a level tangent count, and split a
+    monotone stretch harmlessly.
     """
     return _critical(c, i, k, lo, hi, work, out)[0]
 
@@ -41,11 +42,10 @@ def critical_points_row(c, i, k, lo, hi, work, out):
 @device
 def _critical(c, i, k, lo, hi, work, out):
     """As :func:`critical_points_row`, with the status of the derivative's roots."""
-    if k == 1:
-        work[0, 0] = c[i, 0]  # no roots are asked for: it is only checked
-        return 0, OK if np.isfinite(c[i, 0]) else NOT_FINITE
-    if not np.isfinite(c[i, 0]):
+    if not (np.isfinite(c[i, 0]) and np.isfinite(lo) and np.isfinite(hi)):
         return 0, NOT_FINITE
+    if k == 1:
+        return 0, OK if lo <= hi else EMPTY_RANGE
     largest = 0.0
     for j in range(1, k):
         largest = max(largest, abs(c[i, j]))
@@ -65,16 +65,17 @@ def _critical(c, i, k, lo, hi, work, out):
 
 @device
 def extrema_row(c, i, k, lo, hi, work, out):
-    """``(minimum, maximum, status)`` of row ``i`` on the closed ``[lo, hi]``; critical points are left in ``out``.
+    """``(minimum, maximum, status)`` of row ``i`` on the closed ``[lo, hi]``; ``out`` has room for ``k``.
 
-    Degenerate: ``lo == hi`` gives the value there twice; ``hi < lo`` the extrema of nothing, ``(inf, -inf)``; a row or
-    range that is not finite ``(-inf, inf)``, so that whoever prunes by it keeps the row.
+    Degenerate: ``lo == hi`` gives the value there twice; ``hi < lo`` the extrema of nothing, ``(inf,
+    -inf)``; a row or range that is not finite ``(-inf, inf)``, so that whoever prunes by it keeps the
+    row.
     """
     count, status = _critical(c, i, k, lo, hi, work, out)
-    if status == NOT_FINITE or not (np.isfinite(lo) and np.isfinite(hi)):
-        return -np.inf, np.inf, NOT_FINITE
-    if hi < lo:
-        return np.inf, -np.inf, EMPTY_RANGE
+    if status == NOT_FINITE:
+        return -np.inf, np.inf, status
+    if status == EMPTY_RANGE:
+        return np.inf, -np.inf, status
     first = value_row(c, i, k, lo)
     last = value_row(c, i, k, hi)
     minimum = min(first, last)
@@ -95,6 +96,21 @@ def _bounds(c, lo, hi, minimum, maximum, status):
         minimum[i], maximum[i], status[i] = extrema_row(c, i, k, lo[i], hi[i], work, points)
 
 
+@kernel(IN2, IN1, IN1, OUT1, OUT_INT1, OUT_INT1)
+def _critical_points(c, lo, hi, flat, offsets, status):
+    n, k = c.shape
+    work = extrema_work(k)
+    points = np.empty(k)
+    total = 0
+    offsets[0] = 0
+    for i in range(n):
+        count, status[i] = _critical(c, i, k, lo[i], hi[i], work, points)
+        for j in range(count):
+            flat[total + j] = points[j]
+        total += count
+        offsets[i + 1] = total
+
+
 def bounds(c: Array, lo: Array | float, hi: Array | float) -> tuple[Array, Array, Integers]:
     """``(minimum, maximum, status)`` of each polynomial on its closed range; see :func:`extrema_row`.
 
@@ -107,3 +123,18 @@ def bounds(c: Array, lo: Array | float, hi: Array | float) -> tuple[Array, Array
     status = np.empty(n, dtype=np.int64)
     _bounds(c, _per_row(lo, n), _per_row(hi, n), minimum, maximum, status)
     return minimum, maximum, status
+
+
+def critical_points(c: Array, lo: Array | float, hi: Array | float) -> Roots:
+    """Interior critical points of each polynomial in its open range, in CSR; see :func:`critical_points_row`.
+
+    >>> critical_points(np.array([[0.0, -1.0, 1.0]]), 0.0, 2.0).roots
+    array([0.5])
+    """
+    c = _batch(c)
+    n, k = c.shape
+    flat = np.empty(n * max(k - 2, 0))
+    offsets = np.empty(n + 1, dtype=np.int64)
+    status = np.empty(n, dtype=np.int64)
+    _critical_points(c, _per_row(lo, n), _per_row(hi, n), flat, offsets, status)
+    return Roots(offsets, flat[: offsets[-1]].copy(), status)

@@ -1,9 +1,10 @@
 """Sets of time intervals, one per row, with open and closed ends (semantics 1.2, 3.2).
 
-Every end is a *cut* of the line just before or just after an instant: ``(x, 0)`` or ``(x, 1)``. ``[x`` starts at
-``(x, 0)``, ``(x`` at ``(x, 1)``; ``x]`` stops at ``(x, 1)``, ``x)`` at ``(x, 0)``; the instant ``x`` is what lies between
-the two. Cuts are ordered, so that an interval of any kind is a plain pair of cuts, two intervals join where the
-cut of one's stop is not before the other's start, and the algebra has no special cases.
+Every end is a *cut* of the line just before or just after an instant: ``(x, 0)`` or ``(x, 1)``. ``[x`` starts
+at ``(x, 0)``, ``(x`` at ``(x, 1)``; ``x]`` stops at ``(x, 1)``, ``x)`` at ``(x, 0)``; the instant ``x`` is
+what lies between the two. Cuts are ordered, so that an interval of any kind is a plain pair of cuts, two
+intervals join where the cut of one's stop is not before the other's start, and the algebra has no special
+cases.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ UPPER = 2  # bit of ends: the upper end belongs to the interval
 class IntervalSets(NamedTuple):
     """One set a row: intervals ``offsets[i]:offsets[i + 1]``, sorted, disjoint, and none joins the next.
 
-    ``bounds`` is (lower, upper), ``ends`` the bits LOWER and UPPER. A single instant is ``lower == upper`` with both.
+    ``bounds`` is (lower, upper), ``ends`` the bits LOWER and UPPER. A single instant is ``lower ==
+    upper`` with both.
     """
 
     offsets: Integers
@@ -45,8 +47,8 @@ def before(x, side, y, other):
 def append(start, stop, out, first, at):
     """Add the interval between two cuts to a row of ``out = (bounds, ends)`` that began at ``first``.
 
-    Nothing is added when ``stop`` is not after ``start``; it is joined to the last one where they meet. Starts come in
-    ascending order. Returns the place after the last interval.
+    Nothing is added when ``stop`` is not after ``start``; it is joined to the last one where they meet.
+    Starts come in ascending order. Returns the place after the last interval.
     """
     bounds, ends = out
     if not before(start[0], start[1], stop[0], stop[1]):
@@ -78,7 +80,10 @@ def stop_of(bounds, ends, j):
 
 @device
 def union_row(a, b, out, at):
-    """Union of two sets, each ``(bounds, ends, begin, end)``, from ``at`` on in ``out = (bounds, ends)``; the next place."""
+    """Union of two sets, each ``(bounds, ends, begin, end)``.
+
+    It is written from ``at`` on in ``out = (bounds, ends)``; returns the place after it.
+    """
     a_bounds, a_ends, i, a_end = a
     b_bounds, b_ends, j, b_end = b
     first = at

@@ -1,16 +1,17 @@
 """Real roots of batches of polynomials on closed ranges (semantics 3.2).
 
-Row ``i`` is moved to the centre of its range and scaled, ``q(u) = p(mid + half * u)`` with ``u`` in [-1, 1], so that
-a range far from the reference, of a microsecond or of a year, is the same problem. The move is done in
-double-double where plain arithmetic would lose digits. Linear and quadratic pieces have closed forms; above, the roots
-of the derivative split the range into monotone pieces (the *knots* are the two ends and those roots), and a safeguarded
-Newton finishes each piece whose ends differ in sign. A double root is a knot at which the value vanishes.
+Row ``i`` is moved to the centre of its range and scaled, ``q(u) = p(mid + half * u)`` with ``u`` in [-1, 1],
+so that a range far from the reference, of a microsecond or of a year, is the same problem. The move is done
+in double-double where plain arithmetic would lose digits. Linear and quadratic pieces have closed forms;
+above, the roots of the derivative split the range into monotone pieces (the *knots* are the two ends and
+those roots), and a safeguarded Newton finishes each piece whose ends differ in sign. A double root is a knot
+at which the value vanishes.
 
-What counts as zero. Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling and
-rounding the moved coefficients adds as much again; a plain move errs by ``k * eps`` times the magnitude before the
-move, which stands in for ``S`` then. So ``tolerance = 2 * k * eps * S + noise``. At the two ends the value may
-also be off by what one rounding of the end itself does to it. Neighbouring knots that are both zero bound a piece that is
-zero, and count as one root.
+What counts as zero. Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling
+and rounding the moved coefficients adds as much again; a plain move errs by ``k * eps`` times the magnitude
+before the move, which stands in for ``S`` then. So ``tolerance = 2 * k * eps * S + noise``. At the two ends
+the value may also be off by what one rounding of the end itself does to it. Neighbouring knots that are both
+zero bound a piece that is zero, and count as one root.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ PLAIN_SHIFT_LOSS = 8.0  # a plain move may lose this factor before it is redone 
 NEGLIGIBLE = EPS / 4  # leading coefficients that together move no value by more are left out
 KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the value feels, is far below eps
 _LARGEST = 1.7976931348623157e308
-# Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay within 1e+-260.
+# Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay
+# within 1e+-260.
 _PLAIN_C = 1e40
 _PLAIN_T = 1e10
 _PLAIN_K = 10
@@ -56,12 +58,13 @@ def root_work(k):
 
 @device
 def roots_row(c, i, k, lo, hi, noise, work, out):
-    """Distinct real roots, ascending, of the first ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
+    """Distinct real roots, ascending, of ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
 
-    They go to ``out[0:count]`` (room for ``k``); returns ``(count, status)``. Values of at most ``noise >= 0``, an
-    absolute level, count as zero, besides those of the own rounding. Degenerate: a polynomial that is zero, or within
-    the noise, on the whole range is ZERO_POLYNOMIAL without roots; ``lo == hi`` has a root where the value vanishes but
-    for the rounding of ``lo`` and the coefficients; ``hi < lo`` is EMPTY_RANGE; NaN and infinities are NOT_FINITE.
+    They go to ``out[0:count]`` (room for ``k``); returns ``(count, status)``. Values of at most ``noise
+    >= 0``, an absolute level, count as zero, besides those of the own rounding. Degenerate: a polynomial
+    that is zero, or within the noise, on the whole range is ZERO_POLYNOMIAL without roots; ``lo == hi``
+    has a root where the value vanishes but for the rounding of ``lo`` and the coefficients; ``hi < lo``
+    is EMPTY_RANGE; NaN and infinities are NOT_FINITE.
     """
     if not (abs(lo) <= _LARGEST and abs(hi) <= _LARGEST and 0.0 <= noise <= _LARGEST):
         return 0, NOT_FINITE
@@ -114,9 +117,10 @@ def _rounding(n, total):
 
 @device
 def _load(c, i, k, reach, work):
-    """Copy row ``i`` to row ``k + 3`` of ``work`` without zero leading coefficients, scaled where powers would overflow.
+    """Copy row ``i`` to row ``k + 3`` of ``work``, scaled where powers would overflow.
 
-    Returns ``(n, e, f)``: ``n`` coefficients of ``p(2**e * t) / 2**f``; ``n = -1`` when one is not finite.
+    Returns ``(n, e, f)``: ``n`` coefficients, the last not 0, of ``p(2**e * t) / 2**f``; ``n = -1`` when one
+    is not finite.
     """
     largest = 0.0
     for j in range(k):
@@ -145,7 +149,7 @@ def _load(c, i, k, reach, work):
 
 @device
 def _scaled_roots(work, k, n, lo, hi, noise):
-    """Roots of the ``n`` coefficients in row ``k + 3`` of ``work``, ascending in row ``k + 1``; -1 when all is zero."""
+    """Roots of the ``n`` coefficients in row ``k + 3``, ascending in row ``k + 1``; -1 when all is zero."""
     mid = 0.5 * (lo + hi)
     half = max(hi - mid, mid - lo)
     reach = max(abs(lo), abs(hi))
@@ -179,8 +183,9 @@ def _scaled_roots(work, k, n, lo, hi, noise):
 
 @device
 def _centre(work, k, n, mid, half, reach):
-    """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``; returns the sum of magnitudes after, and the one rounding
-    goes by: the sum before the move where it was done plainly.
+    """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``.
+
+    Returns the sum of magnitudes, and the one rounding goes by: that before the move if it was done plainly.
     """
     before = magnitude(work, k + 3, n, reach)
     shift_row(work, k + 3, n, mid, work, 0)
@@ -245,7 +250,7 @@ def _critical(work, k, n, a, b):
 
 @device
 def _quadratic_knots(work, row, into, a, b):
-    """Roots of a quadratic ``row`` in ``(a, b)``, within [-1, 1], ascending in row ``into``; returns how many.
+    """Roots of a quadratic ``row`` in ``(a, b)``, ascending in row ``into``; returns how many.
 
     Near a double root they are good to sqrt(eps), which is enough where what they split is flat.
     """
@@ -268,10 +273,10 @@ def _quadratic_knots(work, row, into, a, b):
 
 @device
 def _between(work, row, n, knots, a, b, settings):
-    """Roots of ``row`` in [a, b], ascending in row ``k + 1`` of ``work``, given its critical points in row ``k + 2``.
+    """Roots of ``row`` in [a, b], ascending in row ``k + 1``, given its critical points in row ``k + 2``.
 
-    ``settings`` is ``(k, tolerance, jitter of the ends, last step, smallest value worth a step)``. Returns how many,
-    or -1 when every knot, and so every value between, is within the tolerance.
+    ``settings`` is ``(k, tolerance, jitter of the ends, last step, smallest value worth a step)``.
+    Returns how many, or -1 when every knot, and so every value between, is within the tolerance.
     """
     k, tolerance, jitter, step, floor = settings
     slack = jitter * n * (floor / (EPS / 2))  # no slope is larger than n times the sum of magnitudes
@@ -332,8 +337,8 @@ def _inside(work, row, n, left, right, step, floor):
 def _quadratic(c0, c1, c2, rising):
     """The root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
 
-    With ``q = -(c1 + sign(c1) sqrt(D)) / 2`` the roots are ``q / c2``, where the slope has the sign of ``-c1``, and
-    ``c0 / q``. The discriminant is the rounded sum of two exact products.
+    With ``q = -(c1 + sign(c1) sqrt(D)) / 2`` the roots are ``q / c2``, where the slope has the sign of
+    ``-c1``, and ``c0 / q``. The discriminant is the rounded sum of two exact products.
     """
     square, square_low = two_product(c1, c1)
     product, product_low = two_product(4.0 * c2, c0)
@@ -386,10 +391,10 @@ def _newton(work, row, n, left, right, step, floor):
 
 @device
 def value_row(c, i, k, t):
-    """Value of row ``i`` at ``t``, by Horner's rule, in double-double where cancellation would cost it its digits.
+    """Value of row ``i`` at ``t``, in double-double where cancellation would cost it its digits.
 
-    So the sign is right, and the value good to a few ulps, also far from the reference. (Magnitudes near overflow
-    are left plain: double-double products would overflow first.)
+    So the sign is right, and the value good to a few ulps, also far from the reference. (Magnitudes near
+    overflow are left plain: double-double products would overflow first.)
     """
     value = c[i, k - 1]
     size = abs(value)
@@ -430,7 +435,7 @@ def _real_roots(c, lo, hi, noise, flat, offsets, status):
 
 
 def real_roots(c: Array, lo: Array | float, hi: Array | float, noise: Array | float = 0.0) -> Roots:
-    """Distinct real roots of each polynomial in its closed range; see :func:`roots_row` for the degenerate cases.
+    """Distinct real roots of each polynomial in its closed range; degenerate cases as :func:`roots_row`.
 
     >>> real_roots(np.array([[-2.0, 0.0, 1.0], [0.25, -1.0, 1.0]]), 0.0, 2.0)
     Roots(offsets=array([0, 1, 2]), roots=array([1.41421356, 0.5       ]), status=array([0, 0]))

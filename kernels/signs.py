@@ -1,7 +1,7 @@
 """When a polynomial is below, at or above zero: ``p(t) R 0`` as sets of intervals (semantics 3.2).
 
-The roots cut the range; between two of them the sign is that of a value in between, never of a count of roots,
-so touching and crossing need no telling apart. At a root the value is zero.
+The roots cut the range; between two of them the sign is that of a value in between, never of a count of
+roots, so touching and crossing need no telling apart. At a root the value is zero.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def sign_work(k):
 def sign_row(c, i, k, span, relation, noise, work, out):
     """Instants of the half-open ``span = (lo, hi)`` at which row ``i`` stands in ``relation`` to zero.
 
-    ``out = (bounds, ends, at)``: intervals are written from ``at`` on, at most ``k`` of them. Returns ``(next, status)``.
-    Touching roots are instants of ``<=``, gaps of ``<``. Degenerate: a polynomial that is zero on the whole range
-    (ZERO_POLYNOMIAL) satisfies ``= <= >=`` throughout; nothing is written for EMPTY_RANGE, NOT_FINITE and ``lo == hi``.
+    ``out = (bounds, ends, at)``: intervals are written from ``at`` on, at most ``k`` of them. Returns
+    ``(next, status)``. Touching roots are instants of ``<=``, gaps of ``<``. Degenerate: a polynomial
+    that is zero on the whole range (ZERO_POLYNOMIAL) satisfies ``= <= >=`` throughout; nothing is written
+    for EMPTY_RANGE, NOT_FINITE and ``lo == hi``.
     """
     lo, hi = span
     bounds, ends, first = out
@@ -95,7 +96,7 @@ def _sign_ranges(c, lo, hi, relation, noise, offsets, bounds, ends, status):
 def sign_ranges(
     c: Array, lo: Array | float, hi: Array | float, relation: int, noise: Array | float = 0.0
 ) -> tuple[IntervalSets, Integers]:
-    """Where in its half-open ``[lo, hi)`` each polynomial stands in ``relation`` (LT … GT) to zero, and the status.
+    """Where in its half-open ``[lo, hi)`` each polynomial stands in ``relation`` (LT … GT) to zero; status.
 
     >>> sets, status = sign_ranges(np.array([[0.25, -1.0, 1.0]]), 0.0, 2.0, RELATIONS["<="])
     >>> sets.bounds, sets.ends, status

@@ -102,7 +102,7 @@ def test_many_random_polynomials(degree, lo):
 
 
 def check_densely(c, lo, hi, found, residual=1e-10):
-    """Residuals relative to the largest magnitude, and one sign (or next to nothing) between neighbouring roots."""
+    """Residuals relative to the largest magnitude, and one sign (or next to nothing) between roots."""
     n, k = c.shape
     t = np.linspace(lo, hi, 401)
     values = np.polynomial.polynomial.polyval(t, c.T)
@@ -170,9 +170,13 @@ def test_far_reference():
     assert roots_of([-1e9 - 0.25, 1.0], 1e9, 1e9 + 1) == ([1e9 + 0.25], status.OK)
 
 
-@given(coefficient_rows(5, (-3, 3)), st.sampled_from([1e9, -1e9, 3e7, 1e5, 1e3]), st.sampled_from([1.0, 1e4, 1e-3]))
+@given(
+    coefficient_rows(5, (-3, 3)),
+    st.sampled_from([1e9, -1e9, 3e7, 1e5, 1e3]),
+    st.sampled_from([1.0, 1e4, 1e-3]),
+)
 def test_far_ranges_exactly(q, far, length):
-    """Coefficients about a reference far away, rounded: whatever they are then, the answer must be exact for them."""
+    """Coefficients about a reference far away, rounded: for what they are then the answer must be right."""
     assume(any(q))
     shifted = [Fraction(0)] * len(q)
     for power, x in enumerate(q):
