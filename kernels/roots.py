@@ -42,6 +42,7 @@ TOLERANCE_ULPS = 2.0  # times k * eps * S: see the module's text
 PLAIN_SHIFT_LOSS = 8.0  # a plain move may lose this factor before it is redone in double-double
 NEGLIGIBLE = EPS / 4  # leading coefficients that together move no value by more are left out
 KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the value feels, is far below eps
+_ROOM = 2.0**-16
 _LARGEST = 1.7976931348623157e308
 # Coefficients and times within these, of at most _PLAIN_K coefficients, need no scaling: squares stay
 # within 1e+-260.
@@ -397,12 +398,12 @@ def value_row(c, i, k, t):
     overflow are left plain: double-double products would overflow first.)
     """
     value = c[i, k - 1]
-    size = abs(value)
     reach = abs(t)
+    size = _ROOM * abs(value)  # the sum of magnitudes, kept from overflowing where the value does not
     for j in range(k - 2, -1, -1):
         value = value * t + c[i, j]
-        size = size * reach + abs(c[i, j])
-    if size <= PLAIN_SHIFT_LOSS * abs(value) or size >= 1e290:
+        size = size * reach + _ROOM * abs(c[i, j])
+    if size <= _ROOM * PLAIN_SHIFT_LOSS * abs(value) or size >= _ROOM * 1e290:
         return value
     high, low = c[i, k - 1], 0.0
     for j in range(k - 2, -1, -1):
