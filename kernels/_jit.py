@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite
 import numba
@@ -71,8 +71,8 @@ def device(func: Any) -> Any:
 def inlined(func: Any) -> Any:
     """As :func:`device`, and never a call of its own.
 
-    For the steps of a hot walk over arrays: a call counts references to each array it is handed, which costs more than
-    a short step does.
+    For the steps of a hot walk over arrays: a call counts references to each array it is handed, which costs
+    more than a short step does.
     """
     return numba.njit(nogil=True, error_model="numpy", forceinline=True)(func)
 
@@ -204,7 +204,7 @@ class _ContentLocator(caching._CacheLocator):
 
 
 class _ContentCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [_ContentLocator]
+    _locator_classes: ClassVar = [_ContentLocator]
 
 
 class _ContentCache(caching.FunctionCache):

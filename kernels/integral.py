@@ -1,22 +1,15 @@
 """Integrals over sliding windows of piecewise polynomials (semantics 3.5; Pulse paper, III-B).
 
-A piecewise function is a sequence of pieces ``(ref, lo, hi, c)``, grouped by ``offsets`` (``int64[G + 1]``), per group
-sorted in time and without overlaps. A **run** is a stretch of one group without a hole. With ``w`` the window's
-size, the integral over ``[t - w, t)`` as a function of the closing time ``t`` is::
+A piecewise function is a sequence of pieces ``(ref, lo, hi, c)``, grouped by ``offsets`` (``int64[G + 1]``),
+per group sorted in time and without overlaps. A **run** is a stretch of one group without a hole; a gap
+within :func:`pulse.kernels.timeline.tolerance` is none. The integral over ``[t - w, t)`` as a function of the
+closing time ``t`` is one polynomial per cell of the walk in :mod:`pulse.kernels.window`; here it is written
+down, or sampled.
 
-      tail piece q              pieces between            head piece h
-    |-------[=====)|[==============================)|[======)---------|
-          t - w    E_q                                S_h    t
-
-    W(t) = integral of q from t - w to E_q  +  sum  +  integral of h from S_h to t
-
-As long as ``t`` stays within ``h`` and ``t - w`` within ``q``, that is one polynomial: a **cell**. :func:`next_cell` walks the
-cells of a group with two pointers; the public functions differ only in what they do with a cell.
-
-Accuracy: every instant is held as whole microseconds and a rest, every polynomial is shifted to where its part of the window
-begins, and the sum is a double-double; so the error is a few units in the last place of
-``w`` times the largest ``sum(|c[j]| * |t|**j)`` of the pieces touched, whatever the epoch and however long or short the pieces.
-Pieces with ``hi <= lo`` (points too) have no measure and are passed over; a gap within :func:`timeline.tolerance` is no hole.
+Accuracy: every instant is held as whole microseconds and a rest, every polynomial is shifted to where its
+part of the window begins, and the sum is a double-double; so the error is a few units in the last place of
+``w`` times the largest ``sum(|c[j]| * |t|**j)`` of the pieces touched, whatever the epoch and however long or
+short the pieces. Pieces with ``hi <= lo`` (points too) have no measure and are passed over.
 """
 
 from __future__ import annotations
@@ -41,191 +34,40 @@ from pulse.kernels._jit import (
     inlined,
     kernel,
 )
-from pulse.kernels.exact import dd_add, dd_add_float, dd_quotient, two_product
-from pulse.kernels.polynomial import horner1, integral_row, shift_exact
+from pulse.kernels.exact import dd_add, dd_add_float
+from pulse.kernels.polynomial import horner1, integral_row
 from pulse.kernels.status import NOT_FINITE, OK, UNCOVERED
 from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
+from pulse.kernels.window import (
+    BEGIN,
+    BEGIN_REST,
+    END,
+    END_REST,
+    FLOATS,
+    HEAD,
+    INTEGERS,
+    LARGEST,
+    SLACK,
+    TAIL,
+    cell_polynomial,
+    first_closing,
+    instant,
+    last_closing,
+    next_cell,
+    next_piece,
+    start_walk,
+)
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_LARGEST = 1.7976931348623157e308
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
-
-# The walk's state: integers in ``at``, floats in ``x``.
-HEAD, TAIL, STOP, BEGIN, END, HEAD_END, TAIL_END, BROKEN, MOVES, FRESH, INTEGERS = range(11)
-BEGIN_REST, END_REST, HEAD_END_REST, TAIL_END_REST, SLACK, SUM, SUM_LOW, FLOATS = range(8)
-
-
-@inlined
-def instant(ref, offset):
-    """``(whole, rest)``: the instant as the nearest whole microsecond and the microseconds left, exact to 1e-16 of them."""
-    if offset == 0.0:
-        return ref, 0.0
-    p, e = two_product(offset, MICROSECONDS)
-    whole = np.int64(math.floor(p + 0.5))
-    return ref + whole, (p - whole) + e
-
-
-@inlined
-def next_piece(lo, hi, i, stop):
-    """The first piece after ``i`` that has a length, or ``stop``."""
-    i += 1
-    while i < stop and not hi[i] > lo[i]:
-        i += 1
-    return i
-
-
-@inlined
-def start_walk(first, stop, at):
-    """Place the walk before the cells of the pieces ``first … stop - 1``."""
-    at[HEAD] = first - 1
-    at[TAIL] = -1  # no run yet
-    at[STOP] = stop
-    at[MOVES] = HEAD
-
-
-@inlined
-def next_cell(ref, lo, hi, c, size, at, x):
-    """Step to the next cell; False when there is none.
-
-    A cell is in ``at`` and ``x``: head and tail piece; the sum of the pieces strictly between them, of which ``BROKEN`` are not
-    finite; the closing times from ``BEGIN`` to ``END``, which may be stretched by ``SLACK`` microseconds. A run just as long as
-    the window gives one cell of no length, others are left out: its one closing time is the end of another cell.
-    """
-    while True:
-        if at[MOVES] == TAIL:
-            _move_tail(ref, lo, hi, c, size, at, x)
-        elif not _move_head(ref, lo, hi, c, size, at, x):
-            return False
-        end, rest = at[HEAD_END], x[HEAD_END_REST]
-        at[MOVES] = HEAD
-        if (at[TAIL_END] - end) + (x[TAIL_END_REST] - rest) < 0.0:
-            end, rest = at[TAIL_END], x[TAIL_END_REST]
-            at[MOVES] = TAIL
-        length = (end - at[END]) + (rest - x[END_REST])
-        if length > x[SLACK] or (at[FRESH] == 1 and length >= -x[SLACK]):
-            at[BEGIN], x[BEGIN_REST] = at[END], x[END_REST]
-            at[END], x[END_REST] = end, rest
-            at[FRESH] = 0
-            return True
-
-
-@inlined
-def _move_head(ref, lo, hi, c, size, at, x):
-    """Let the next piece be the head; after a hole it starts a run. False at the end of the group."""
-    h = at[HEAD]
-    j = next_piece(lo, hi, h, at[STOP])
-    if j == at[STOP]:
-        return False
-    start, rest = instant(ref[j], lo[j])
-    same = start == at[HEAD_END] and rest == x[HEAD_END_REST]  # the usual case, and cheap
-    if at[TAIL] >= 0 and (same or meets(ref[h], hi[h], ref[j], lo[j])):
-        if h > at[TAIL]:
-            _add_piece(lo, hi, c, h, 1, at, x)
-    else:
-        at[END], x[END_REST] = start + size, rest
-        at[FRESH] = 1
-        _set_tail(ref, hi, j, size, at, x)
-        at[BROKEN] = 0
-        x[SUM] = x[SUM_LOW] = 0.0
-    at[HEAD] = j
-    at[HEAD_END], x[HEAD_END_REST] = instant(ref[j], hi[j])
-    x[SLACK] = MICROSECONDS * tolerance(ref[j], hi[j], ref[j], hi[at[TAIL]])
-    return True
-
-
-@inlined
-def _set_tail(ref, hi, q, size, at, x):
-    end, x[TAIL_END_REST] = instant(ref[q], hi[q])
-    at[TAIL_END] = end + size
-    at[TAIL] = q
-
-
-@inlined
-def _move_tail(ref, lo, hi, c, size, at, x):
-    """Let the next piece be the tail. It exists: the tail is never ahead of the head."""
-    q = next_piece(lo, hi, at[TAIL], at[STOP])
-    _set_tail(ref, hi, q, size, at, x)
-    if q == at[HEAD]:
-        at[BROKEN] = 0
-        x[SUM] = x[SUM_LOW] = 0.0
-    else:
-        _add_piece(lo, hi, c, q, -1, at, x)
-
-
-@inlined
-def _add_piece(lo, hi, c, i, sign, at, x):
-    """Add a piece's integral to the sum, or take it away. What is not finite is counted: it could not be taken away."""
-    value = integral_row(c, i, c.shape[1], lo[i], hi[i])
-    if abs(value) <= _LARGEST:
-        x[SUM], x[SUM_LOW] = dd_add_float(x[SUM], x[SUM_LOW], sign * value)
-    else:
-        at[BROKEN] += sign
-
-
-@inlined
-def cell_polynomial(ref, lo, hi, c, size, at, x, work, out):
-    """``W`` on the cell, about its ``BEGIN``, into ``out[: k + 1]``. ``work`` is ``(4, k)``.
-
-    Head and tail in one piece: ``W' = f(t) - f(t - w)`` would cancel, and the cell may be long, so it is formed
-    in double-double (degree 1: in closed form). Otherwise the cell is no longer than the window, and it does not matter.
-    A broken sum gives a constant term that is not finite.
-    """
-    k = c.shape[1]
-    h, q, base = at[HEAD], at[TAIL], at[BEGIN]
-    w = size / MICROSECONDS
-    if h == q and k <= 2:
-        out[0] = w * c[h, 0]
-        out[1] = 0.0
-        if k == 2:
-            out[0] = w * (c[h, 0] + c[h, 1] * ((base - ref[h]) / MICROSECONDS - 0.5 * w))
-            out[1] = w * c[h, 1]
-            out[2] = 0.0
-        return
-    _recentre(c, h, base - ref[h], work, 0)
-    if h == q:
-        for j in range(k):
-            work[2, j], work[3, j] = work[0, j], work[1, j]
-        shift_exact(work[2], work[3], k, -w, 0.0)
-        out[0] = integral_row(work, 0, k, -w, 0.0)
-    else:
-        _recentre(c, q, base - size - ref[q], work, 2)
-        start, start_rest = instant(ref[h], lo[h])
-        head = integral_row(work, 0, k, ((start - base) + start_rest) / MICROSECONDS, 0.0)
-        tail = integral_row(work, 2, k, 0.0, ((at[TAIL_END] - base) + x[TAIL_END_REST]) / MICROSECONDS)
-        out[0] = x[SUM] + (head + tail) if at[BROKEN] == 0 else np.nan
-    for j in range(k):
-        high, _ = dd_add(work[0, j], work[1, j], -work[2, j], -work[3, j])
-        out[j + 1] = high / (j + 1)
-
-
-@inlined
-def _recentre(c, i, microseconds, work, row):
-    """Rows ``row`` and ``row + 1`` of ``work``: piece ``i`` about an instant that far from its reference."""
-    k = c.shape[1]
-    for j in range(k):
-        work[row, j] = c[i, j]
-        work[row + 1, j] = 0.0
-    if k > 1:
-        high, low = dd_quotient(float(microseconds), MICROSECONDS)
-        shift_exact(work[row], work[row + 1], k, high, low)
-
-
-@inlined
-def _first_closing(at, x):
-    return at[BEGIN] + np.int64(math.ceil(x[BEGIN_REST] - x[SLACK]))
-
-
-@inlined
-def _last_closing(at, x):
-    return at[END] + np.int64(math.floor(x[END_REST] + x[SLACK]))
 
 
 @inlined
 def _keep(value, values, status, p):
     """Store a sample; one that is not finite is reported and stored as zero."""
-    fine = abs(value) <= _LARGEST
+    fine = abs(value) <= LARGEST
     values[p] = value if fine else 0.0
     status[p] = OK if fine else NOT_FINITE
 
@@ -299,7 +141,7 @@ def _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets,
         p, stop = closing_offsets[g], closing_offsets[g + 1]
         start_walk(offsets[g], offsets[g + 1], at)
         while p < stop and next_cell(ref, lo, hi, c, size, at, x):
-            first, last = _first_closing(at, x), _last_closing(at, x)
+            first, last = first_closing(at, x), last_closing(at, x)
             while p < stop and closing[p] < first:
                 p += 1
             if p < stop and closing[p] <= last:
@@ -319,12 +161,12 @@ def _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values,
         closing, p, stop = grid[g, 0], grid[g, 1], grid[g, 2]  # sample p closes at `closing`
         start_walk(offsets[g], offsets[g + 1], at)
         while p < stop and next_cell(ref, lo, hi, c, size, at, x):
-            wait = _first_closing(at, x) - closing
+            wait = first_closing(at, x) - closing
             if wait > 0:
                 missed = min((wait + advance - 1) // advance, stop - p)
                 p += missed
                 closing += missed * advance
-            last = min(p + (_last_closing(at, x) - closing) // advance + 1, stop)
+            last = min(p + (last_closing(at, x) - closing) // advance + 1, stop)
             if last > p:
                 cell_polynomial(ref, lo, hi, c, size, at, x, work, w)
                 _keep_regular(w, k, closing - at[BEGIN], advance, values[p:last], status[p:last])
@@ -366,8 +208,9 @@ def _first_descent(times, offsets):
 class Prefix(NamedTuple):
     """Running integrals per piece, all of length ``n``.
 
-    ``high + low`` (a double-double) is the integral from the start of the piece's run to the start of the piece, ``own`` that of
-    the piece itself, so ``high + low + own`` that to its end. ``run`` numbers the runs of all groups upwards.
+    ``high + low`` (a double-double) is the integral from the start of the piece's run to the start of the
+    piece, ``own`` that of the piece itself, so ``high + low + own`` that to its end. ``run`` numbers the runs
+    of all groups upwards.
     """
 
     high: Array
@@ -408,9 +251,10 @@ def window_integral(
 ) -> tuple[Ints, Ints, Array, Array, Array, Ints, Ints]:
     """``W(t)``, the integral over ``[t - size, t)``, as pieces in the closing time ``t``.
 
-    Returns ``(offsets, ref, lo, hi, c[m, k + 1], head, tail)``. Each piece is written about the whole microsecond nearest its own start, which
-    keeps it well conditioned wherever the inputs' references lie. It was caused by the input pieces ``tail … head``. There are pieces only
-    where the whole window lies in one run. A coefficient that is not finite makes all pieces that depend on it not finite.
+    Returns ``(offsets, ref, lo, hi, c[m, k + 1], head, tail)``. Each piece is written about the whole microsecond
+    nearest its own start, which keeps it well conditioned wherever the inputs' references lie. It was caused by the
+    input pieces ``tail … head``. There are pieces only where the whole window lies in one run. A coefficient that is
+    not finite makes all pieces that depend on it not finite.
 
     >>> W = window_integral([0], [0.0], [5.0], [[0.0, 2.0]], [0, 1], 2_000_000)
     >>> W[1], W[3], W[4]
@@ -439,8 +283,9 @@ def window_integral_at(
 ) -> tuple[Array, npt.NDArray[np.uint8]]:
     """``(values, status)`` of ``W`` at given closing times (microseconds, ascending per group), in one pass.
 
-    Status is ``UNCOVERED`` where the window touches a hole or reaches outside, ``NOT_FINITE`` where a piece it meets, be it only at an end,
-    is not finite; there the value is zero. A window that closes just where the data ends has a result: it covers ``[t - size, t)``.
+    Status is ``UNCOVERED`` where the window touches a hole or reaches outside, ``NOT_FINITE`` where a piece it meets,
+    be it only at an end, is not finite; there the value is zero. A window that closes just where the data ends has a
+    result: it covers ``[t - size, t)``.
     """
     ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
     size = _duration(size_us, "size_us")
@@ -463,8 +308,9 @@ def window_integral_every(
 ) -> tuple[Ints, Ints, Array, npt.NDArray[np.uint8]]:
     """``W`` at all multiples of ``advance`` since the epoch, without the closing times in memory.
 
-    Returns ``(offsets, first, values, status)``: group ``g`` has the samples ``offsets[g] … offsets[g + 1]``, that close at ``first[g] + i * advance``,
-    from the first window that can be complete to the last. Status as in :func:`window_integral_at`. A group too short has none.
+    Returns ``(offsets, first, values, status)``: group ``g`` has the samples ``offsets[g] … offsets[g + 1]``,
+    that close at ``first[g] + i * advance``, from the first window that can be complete to the last. Status
+    as in :func:`window_integral_at`. A group too short has none.
     """
     ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
     size, advance = _duration(size_us, "size_us"), _duration(advance_us, "advance_us")

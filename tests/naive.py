@@ -148,3 +148,51 @@ def extremum_at(pieces: list[tuple[int, Sequence[float], Fraction, Fraction]], a
     if not values:
         return None
     return max(values) if upper else min(values)
+
+
+def apply_updates(arrivals):
+    """Update semantics (1.4) over ``(key, start, end)`` rows with integer times, one by one.
+
+    Row index to ``(start, end)`` of what is left. A segment covers its start even when it is a point.
+    """
+    table = {}
+    for row, (key, start, end) in enumerate(arrivals):
+        for other, (other_key, other_start, other_end) in list(table.items()):
+            if other_key != key:
+                continue
+            mine = set(range(start, end)) | {start}
+            theirs = set(range(other_start, other_end)) | {other_start}
+            if not mine & theirs:
+                continue
+            if other_start < start:
+                table[other] = (other_key, other_start, start)
+            else:
+                del table[other]
+        table[row] = (key, start, end)
+    return {row: (start, end) for row, (_, start, end) in table.items()}
+
+
+# --- smooth functions of polynomials, in fifty digits ---
+
+from typing import Any  # noqa: E402
+
+import mpmath  # noqa: E402
+
+
+def lifted(function: str, c: Sequence[float], t: Fraction) -> Any:
+    """The function of a polynomial at t seconds from its reference; below zero, sqrt is that of zero."""
+    value = sum((Fraction(float(x)) * t**j for j, x in enumerate(c)), Fraction(0))
+    with mpmath.workdps(50):
+        v = mpmath.mpf(value.numerator) / value.denominator
+        if function == "sqrt":
+            return mpmath.sqrt(max(v, 0))
+        if function == "reciprocal":
+            return 1 / v
+        return getattr(mpmath, function)(v)
+
+
+def polynomial_in_mpmath(c: Sequence[float], t: Fraction) -> Any:
+    """Value of a polynomial at an exact t, in fifty digits."""
+    value = sum((Fraction(float(x)) * t**j for j, x in enumerate(c)), Fraction(0))
+    with mpmath.workdps(50):
+        return mpmath.mpf(value.numerator) / value.denominator
