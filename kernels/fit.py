@@ -1,0 +1,315 @@
+"""Greedy fits of piecewise constants and lines with certified bounds (semantics 2, 1.5).
+
+A segment is extended interval by interval (:mod:`pulse.kernels.knots`) while some model satisfies every constraint
+(:mod:`pulse.kernels.reach`). Any part of a feasible stretch is feasible, so reaching as far as possible every time gives the
+fewest segments. Then one model is chosen and measured against the truth, exactly, before it is emitted: the achieved
+bounds are stored, not the asked ones, with the rounding of evaluation added. Should a bound not hold (the integral may
+swell between the instants at which it was asked), the segment is cut back to the part that holds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import IN2, IN_BYTE1, IN_INT1, IN_INT2, OUT2, OUT_INT1, OUT_INT2, device, kernel
+from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RESUME, RUN, SAMPLES, Intervals
+from pulse.kernels.reach import (
+    C0,
+    C1,
+    COLUMNS,
+    DELTA,
+    DEVIATION,
+    DRIFT,
+    DRIFT_FLOOR,
+    DRIFT_REL,
+    FLOOR,
+    KNOWN,
+    LONGEST,
+    MAGNITUDE,
+    REL,
+    ROUNDING,
+    TRIAL,
+    TRUTH,
+    WEIGHT,
+    choose,
+    reach,
+    start_value,
+    tolerance,
+)
+from pulse.kernels.status import NOT_CONVERGED, OK
+from pulse.kernels.timeline import GRAIN, MICROSECONDS
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+AUTO = -1  # degree chosen per segment
+SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted rows
+
+
+@device
+def _measure(t, v, index, w, a, j, offset, x0, x1):
+    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an asked bound does not hold."""
+    straight = w[a, TRUTH] == LINEAR
+    y0 = start_value(t, v, index, j, a, offset, straight)
+    y1 = y0
+    if straight:
+        whole = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS - offset
+        part = (x1 - x0) / whole
+        y1 = v[a, index[j, 1]] if part >= 1.0 else y0 + (v[a, index[j, 1]] - y0) * part
+    c0, c1 = w[a, C0], w[a, C1]
+    d0 = (c0 + c1 * x0) - y0
+    d1 = d0 if w[a, TRUTH] == SAMPLES else (c0 + c1 * x1) - y1
+    magnitude = max(abs(y0), abs(y1)) + abs(c1) * max(abs(x0), abs(x1))
+    delta = w[a, DELTA]
+    after = delta + 0.5 * (d0 + d1) * (x1 - x0)
+    swell = max(abs(delta), abs(after))
+    if (d0 < 0.0) != (d1 < 0.0):
+        swell = max(swell, abs(delta + 0.5 * d0 * (x1 - x0) * (d0 / (d0 - d1))))
+    w[a, TRIAL] = max(w[a, DEVIATION], max(abs(d0), abs(d1)))
+    w[a, TRIAL + 1] = max(w[a, DRIFT], swell)
+    w[a, TRIAL + 2] = after
+    weight = w[a, WEIGHT] + 0.5 * (abs(y0) + abs(y1)) * (x1 - x0)
+    w[a, TRIAL + 3] = weight
+    w[a, TRIAL + 4] = max(w[a, MAGNITUDE], magnitude)
+    holds = True
+    rel, floor = w[a, REL], w[a, FLOOR]
+    if rel >= 0.0:
+        slack = ROUNDING * magnitude
+        holds = abs(d0) <= tolerance(y0, rel, floor) + slack and abs(d1) <= tolerance(y1, rel, floor) + slack
+    if w[a, DRIFT_REL] >= 0.0:
+        asked = tolerance(min(abs(y0), abs(y1)), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+        holds = holds and swell <= asked + ROUNDING * weight
+    return holds
+
+
+@device
+def _verify(t, v, index, w, j, offset, cut, strict):
+    """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to which it holds.
+
+    Not ``strict``: all the way, whatever was asked.
+    """
+    ref = t[index[j, 0]]
+    x1 = offset
+    m = j
+    while x1 < cut:
+        x0 = x1
+        end = (t[index[m, 1]] - ref) / MICROSECONDS
+        x1 = end if end < cut else cut
+        for a in range(v.shape[0]):
+            holds = _measure(t, v, index, w, a, m, offset if m == j else 0.0, x0, x1)
+            if strict and not holds:
+                return m, x0
+        for a in range(v.shape[0]):
+            for s in range(KNOWN):
+                w[a, DEVIATION + s] = w[a, TRIAL + s]
+        if x1 == end:
+            m += 1
+    return m, x1
+
+
+@device
+def _exact_start(t, v, index, w, j, offset, lines):
+    """The truth itself on interval ``j``, as a line; its end, or ``offset`` where constants cannot follow it."""
+    x1 = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
+    for a in range(v.shape[0]):
+        straight = w[a, TRUTH] == LINEAR
+        y0 = start_value(t, v, index, j, a, offset, straight)
+        w[a, C0], w[a, C1] = y0, 0.0
+        if straight and v[a, index[j, 1]] != y0:
+            slope = (v[a, index[j, 1]] - y0) / (x1 - offset)
+            w[a, C0], w[a, C1] = y0 - slope * offset, slope
+            if not lines:
+                return offset
+    return x1
+
+
+@device
+def _halve_until_it_holds(t, v, index, w, j, offset):
+    """Constants on a slope: the longest of the halvings of interval ``j`` on which the mean keeps the bounds; its end."""
+    cut = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
+    while cut > offset + GRAIN:
+        for a in range(v.shape[0]):
+            straight = w[a, TRUTH] == LINEAR
+            y0 = start_value(t, v, index, j, a, offset, straight)
+            w[a, C0] = 0.5 * (y0 + start_value(t, v, index, j, a, cut, straight))
+            w[a, C1] = 0.0
+        if _verify(t, v, index, w, j, offset, cut, True)[1] == cut:
+            return cut
+        cut = offset + 0.5 * (cut - offset)
+    return offset
+
+
+@device
+def _emit(w, row, out_index, out_value, lo, hi, count):
+    """Write a segment's range, models and achieved bounds; ``count`` coefficients per attribute."""
+    out_index[row, 4] = count
+    out_value[row, 0], out_value[row, 1] = lo, hi
+    width = (out_value.shape[1] - 2) // w.shape[0]
+    for a in range(w.shape[0]):
+        at = 2 + a * width
+        for i in range(width - 2):
+            out_value[row, at + i] = w[a, C0 + i] if i < count else 0.0
+        err, drift = w[a, DEVIATION], w[a, DRIFT]
+        if err > 0.0 or w[a, C1] != 0.0:
+            err += ROUNDING * w[a, MAGNITUDE] + GRAIN * abs(w[a, C1])  # instants are known to a grain
+        if drift > 0.0:
+            drift += ROUNDING * w[a, WEIGHT]
+        out_value[row, at + width - 2], out_value[row, at + width - 1] = err, drift
+
+
+@device
+def _emit_open(w, row, out_index, out_value, offset):
+    """Write what is still open: where it begins, and the drift and weight it begins with."""
+    out_index[row, 4] = 0
+    out_value[row, 0], out_value[row, 1] = offset, offset
+    width = (out_value.shape[1] - 2) // w.shape[0]
+    for a in range(w.shape[0]):
+        at = 2 + a * width + width - 2
+        out_value[row, at], out_value[row, at + 1] = w[a, DELTA], w[a, WEIGHT]
+
+
+@device
+def _enter(index, flag, resume, w, j):
+    """Load the state that element ``j`` begins with; returns its offset."""
+    k = index[j, 2]
+    resumes = flag[j] == RESUME or (flag[j] == OPEN and (j == 0 or index[j - 1, 2] != k))
+    for a in range(w.shape[0]):
+        if flag[j] == RUN or flag[j] == OPEN_RUN:
+            w[a, DELTA], w[a, WEIGHT] = 0.0, 0.0
+        elif resumes:
+            w[a, DELTA], w[a, WEIGHT] = resume[k, 1 + 2 * a], resume[k, 2 + 2 * a]
+    return resume[k, 0] if resumes else 0.0
+
+
+@device
+def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
+    """The asked degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
+    lines = degree != 0
+    if degree == AUTO:
+        end_flat, _ = reach(t, v, index, flag, w, j, offset, False)
+        end, cut = reach(t, v, index, flag, w, j, offset, True)
+        # A segment stores its range and bounds besides its coefficients: six numbers against seven.
+        lines = (end_flat - j + 1) * 7 < (end - j + 1) * 6
+        if not lines:
+            end, cut = reach(t, v, index, flag, w, j, offset, False)
+    else:
+        end, cut = reach(t, v, index, flag, w, j, offset, lines)
+    choose(w, offset, cut)
+    return end, cut, lines
+
+
+@device
+def _settle(t, v, index, w, j, offset, cut, lines):
+    """Verify the chosen model, or fall back on what always holds: ``(end, cut)`` of the segment; no progress: it cannot be done."""
+    end, reached = _verify(t, v, index, w, j, offset, cut, True)
+    if reached > offset:
+        return end, reached
+    cut = _exact_start(t, v, index, w, j, offset, lines)
+    if cut > offset:
+        return _verify(t, v, index, w, j, offset, cut, False)
+    return j, _halve_until_it_holds(t, v, index, w, j, offset)
+
+
+@kernel(IN_INT1, IN2, IN_INT2, IN_BYTE1, IN2, OUT2, OUT_INT1, OUT_INT2, OUT2)
+def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
+    j, row, degree, inside = cursor[0], 0, cursor[3], cursor[4] != 0
+    offset = w[0, COLUMNS]
+    while j < flag.shape[0] and row < out_index.shape[0]:
+        p = index[j, 0]
+        if not inside:
+            offset = _enter(index, flag, resume, w, j)
+        inside = False
+        for a in range(v.shape[0]):
+            w[a, DEVIATION], w[a, MAGNITUDE], w[a, DRIFT] = 0.0, 0.0, abs(w[a, DELTA])
+        out_index[row, 0], out_index[row, 1], out_index[row, 3] = p, 1, index[j, 2]
+        if flag[j] == POINT:
+            for a in range(v.shape[0]):
+                w[a, C0], w[a, C1] = v[a, p], 0.0
+            _emit(w, row, out_index, out_value, 0.0, 0.0, 1)
+            out_index[row, 2] = POINT_SEGMENT
+            row, j = row + 1, j + 1
+            continue
+        end, cut, lines = j, offset, True
+        if flag[j] < POINT:
+            end, cut, lines = _reach_and_choose(t, v, index, flag, w, j, offset, degree)
+        if flag[j] > POINT or (end > j and end < flag.shape[0] and flag[end] == OPEN and end - j < LONGEST):
+            _emit_open(w, row, out_index, out_value, offset)
+            out_index[row, 2] = OPEN_START if flag[j] == RUN or flag[j] == OPEN_RUN else OPEN_SEGMENT
+            row, j = row + 1, end + 1
+            continue
+        end, cut = _settle(t, v, index, w, j, offset, cut, lines)
+        if cut <= offset:
+            cursor[2] = NOT_CONVERGED
+            break
+        _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1)
+        out_index[row, 1] = index[end - 1, 1] - p if end > j else 1
+        out_index[row, 2] = SEGMENT
+        row += 1
+        begun = cut - (t[index[end, 0]] - t[p]) / MICROSECONDS if end < flag.shape[0] else 0.0
+        inside = end == j or (end < flag.shape[0] and flag[end] == CONTINUES and begun > GRAIN)
+        j, offset = end, begun if inside else 0.0
+    cursor[0], cursor[1], cursor[4] = j, row, inside
+    w[0, COLUMNS] = offset
+
+
+class Fitted(NamedTuple):
+    """Rows of segments, points and open starts: ``tuple`` is the index of the tuple each begins with."""
+
+    tuple: IntArray
+    tuples: IntArray
+    kind: IntArray
+    key: IntArray
+    count: IntArray  # coefficients per attribute
+    lo: Array
+    hi: Array
+    coefficients: Array  # [m, A, degree + 1]
+    err: Array  # [m, A]; of an open start: the drift it begins with
+    drift: Array  # [m, A]; of an open start: the weight it begins with
+
+
+def fit(
+    t: IntArray, v: Array, found: Intervals, bounds: Array, truth: IntArray, resume: Array, *, degree: int = 1
+) -> tuple[Fitted, int]:
+    """Fit intervals; ``(segments, status)``.
+
+    ``bounds[A, 4]``: REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, a pair being NOT_ASKED when there is no such bound. ``resume[K, 1 + 2A]``: offset, and per
+    attribute drift and weight, of what was open before. Status NOT_CONVERGED: constants cannot keep the bound on a slope.
+    """
+    if degree not in (AUTO, 0, 1):
+        raise ValueError(f"degree: expected 0, 1 or AUTO, got {degree}")
+    attributes = len(truth)
+    if (
+        bounds.shape != (attributes, 4)
+        or v.shape != (attributes, len(t))
+        or resume.shape[1:] != (1 + 2 * attributes,)
+    ):
+        raise ValueError(
+            f"expected bounds ({attributes}, 4), v ({attributes}, {len(t)}), resume (K, {1 + 2 * attributes})"
+        )
+    width = 1 if degree == 0 else 2
+    cursor = np.array([0, 0, OK, degree, 0], dtype=np.int64)
+    w = np.zeros((attributes, COLUMNS + 1))
+    w[:, REL : REL + 4] = bounds
+    w[:, TRUTH] = truth
+    room = max(1024, min(len(found.flag), 1 << 16))
+    parts: list[tuple[IntArray, Array]] = []
+    while cursor[0] < len(found.flag) and cursor[2] == OK:
+        out_index = np.empty((room, 5), dtype=np.int64)
+        out_value = np.empty((room, 2 + attributes * (width + 2)))
+        _fit(t, v, found.index, found.flag, resume, w, cursor, out_index, out_value)
+        parts.append((out_index[: cursor[1]], out_value[: cursor[1]]))
+    index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 5), dtype=np.int64)
+    value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 2)))
+    per = value[:, 2:].reshape(len(value), attributes, width + 2)
+    fitted = Fitted(
+        *(np.ascontiguousarray(index[:, i]) for i in range(5)),
+        np.ascontiguousarray(value[:, 0]),
+        np.ascontiguousarray(value[:, 1]),
+        np.ascontiguousarray(per[:, :, :width]),
+        np.ascontiguousarray(per[:, :, width]),
+        np.ascontiguousarray(per[:, :, width + 1]),
+    )
+    return fitted, int(cursor[2])

@@ -1,0 +1,192 @@
+"""From tuples to intervals: what the truth of a key does between consecutive tuples (semantics 2.2, 2.3, 2.5).
+
+Tuples arrive grouped by key, in arrival order within a key. An *interval* is a stretch of time on which
+every attribute's truth is one straight line (``linear``), one constant (``step``) or silent after its first instant
+(``samples``). It is given by the index of the tuple that opens it, of the tuple that ends it, and of its key. Its flag says how it
+follows the interval before it:
+
+========= =====================================================================================
+CONTINUES it meets the one before; one segment may carry both
+FRESH     it meets the one before, but a segment must begin here (a jump of a ``linear`` truth, or an
+          unmodelled attribute changed)
+RUN       nothing before it: the key's first interval, or the first after a hole
+RESUME    as CONTINUES, for the first interval of a key whose open segment was carried over
+POINT     no interval but one tuple alone: an isolated tuple, or the last one of a run, whose value no
+          range to the right carries
+OPEN      no interval: the key's tuples end here for now, and what has begun stays open
+OPEN_RUN  as OPEN, where what has begun is a run of its own
+========= =====================================================================================
+
+Every tuple gets a verdict, so that nothing is dropped unseen.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import IN2, IN_INT1, OUT_BYTE1, OUT_INT2, device, kernel
+
+LINEAR, STEP, SAMPLES = 0, 1, 2
+TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES}
+
+CONTINUES, FRESH, RUN, RESUME, POINT, OPEN, OPEN_RUN = range(7)
+USED, SUPERSEDED, LATE, NOT_A_NUMBER = 0, 1, 2, 3
+
+NO_TIME = np.iinfo(np.int64).min
+IntArray = npt.NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """``index[m, 3]``: opening tuple, ending tuple, key; ``flag[m]``; ``verdict[n]`` per tuple."""
+
+    index: IntArray
+    flag: npt.NDArray[np.uint8]
+    verdict: npt.NDArray[np.uint8]
+
+
+@device
+def _finite(v, i):
+    for a in range(v.shape[0]):
+        if not np.isfinite(v[a, i]):
+            return False
+    return True
+
+
+@device
+def _differs(v, i, j, truth, only):
+    """Whether tuples ``i`` and ``j`` differ in an attribute with truth ``only`` (-1: in any)."""
+    for a in range(v.shape[0]):
+        if (only < 0 or truth[a] == only) and v[a, i] != v[a, j]:
+            return True
+    return False
+
+
+@device
+def _put(out, m, opener, ender, k, how):
+    """Write element ``m``; returns the number of elements."""
+    index, flag = out
+    index[m, 0], index[m, 1], index[m, 2] = opener, ender, k
+    flag[m] = how
+    return m + 1
+
+
+@device
+def _key_intervals(data, k, begin, end, limits, out, verdict, m):
+    """Elements of one key's tuples ``begin:end``, from ``m`` on; ``limits``: watermark, max_gap, open, resumed."""
+    t, v, truth, change = data
+    lines = False  # is any truth linear: then an interval needs a value at its end
+    jumps = False  # is any truth step or samples: then a run's last value needs a point
+    merges = True  # may tuples that repeat the value be skipped
+    for a in range(truth.shape[0]):
+        lines = lines or truth[a] == LINEAR
+        jumps = jumps or truth[a] != LINEAR
+        merges = merges and truth[a] == STEP
+    newest, max_gap = limits[0], limits[1]
+    opener = -1  # tuple whose values rule now
+    group = -1  # first tuple at the newest instant: it ended the interval before
+    last = -1  # newest tuple used
+    how = RESUME if limits[3] != 0 else RUN
+    for i in range(begin, end):
+        if not _finite(v, i):
+            verdict[i] = NOT_A_NUMBER
+            if opener >= 0 and t[i] >= newest:
+                if not lines and t[i] > t[opener]:
+                    m = _put(out, m, opener, i, k, how)
+                    newest = t[i]
+                else:
+                    m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
+                opener, how = -1, RUN
+            continue
+        if newest != NO_TIME and t[i] < newest:
+            verdict[i] = LATE
+            continue
+        if opener >= 0 and max_gap >= 0 and t[i] - newest > max_gap:
+            m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
+            opener, how = -1, RUN
+        if opener < 0:
+            opener, group, last = i, i, i
+        elif t[i] == newest:
+            if t[opener] < t[i]:  # repeats were skipped: what ruled until now ends here
+                m = _put(out, m, opener, i, k, how)
+                how = FRESH if change[i] != change[opener] else CONTINUES
+                group = i
+            else:
+                if opener != group or not lines:
+                    verdict[opener] = SUPERSEDED
+                if how == CONTINUES and (_differs(v, group, i, truth, LINEAR) or change[i] != change[opener]):
+                    how = FRESH
+            opener, last = i, i
+        elif merges and change[i] == change[opener] and not _differs(v, opener, i, truth, -1):
+            last = i
+        else:
+            m = _put(out, m, opener, i, k, how)
+            how = FRESH if change[i] != change[opener] else CONTINUES
+            opener, group, last = i, i, i
+        newest = t[i]
+    if limits[2] != 0:
+        if opener >= 0:
+            m = _put(out, m, opener, last, k, OPEN_RUN if how == RUN else OPEN)
+    elif opener >= 0:
+        m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
+    limits[0] = newest
+    return m
+
+
+@device
+def _end_run(data, k, tuples, how, jumps, out, m):
+    """What is left to say when a key falls silent: skipped repeats, and the last value as a point."""
+    t, v, truth, _ = data
+    opener, group, last = tuples
+    if t[opener] < t[last]:  # skipped repeats still hold until the last of them
+        m = _put(out, m, opener, last, k, how)
+    alone = how == RUN and t[opener] == t[last]
+    if jumps or alone or _differs(v, group, opener, truth, LINEAR):
+        m = _put(out, m, last, last, k, POINT)
+    return m
+
+
+@kernel(IN_INT1, IN2, IN_INT1, IN_INT1, IN_INT1, OUT_INT2, OUT_INT2, OUT_BYTE1, OUT_BYTE1)
+def _intervals(t, v, truth, change, offsets, limits, index, flag, verdict):
+    data, out, m = (t, v, truth, change), (index, flag), 0
+    for k in range(offsets.shape[0] - 1):
+        m = _key_intervals(data, k, offsets[k], offsets[k + 1], limits[k], out, verdict, m)
+    return m
+
+
+def intervals(
+    t: IntArray,
+    v: npt.NDArray[np.float64],
+    offsets: IntArray,
+    truth: IntArray,
+    change: IntArray,
+    watermark: IntArray,
+    *,
+    max_gap: int = -1,
+    open_ended: bool = False,
+    resumed: npt.NDArray[np.bool_] | None = None,
+) -> Intervals:
+    """Intervals of tuples grouped by key.
+
+    ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the unmodelled
+    attributes' values, ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place).
+    """
+    n, keys = len(t), len(offsets) - 1
+    if v.ndim != 2 or v.shape != (len(truth), n) or len(change) != n or len(watermark) != keys:
+        raise ValueError(
+            f"expected v of shape ({len(truth)}, {n}), change of length {n}, watermark of length {keys}"
+        )
+    limits = np.empty((keys, 4), dtype=np.int64)
+    limits[:, 0] = watermark
+    limits[:, 1] = max_gap
+    limits[:, 2] = open_ended
+    limits[:, 3] = False if resumed is None else resumed
+    # A tuple ends at most one interval; a run adds at most two elements at its end and begins with a tuple.
+    index = np.empty((2 * n + 2 * keys, 3), dtype=np.int64)
+    flag = np.empty(len(index), dtype=np.uint8)
+    verdict = np.zeros(n, dtype=np.uint8)
+    m = _intervals(t, v, truth, change, offsets, limits, index, flag, verdict)
+    watermark[:] = limits[:, 0]
+    return Intervals(index[:m], flag[:m], verdict)

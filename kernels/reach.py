@@ -1,0 +1,231 @@
+"""How far one model can follow the truth: the constraints of each kind of bound, interval by interval (semantics 2.2, 2.4).
+
+Constraints of a bound ``e`` on the value, with ``e = max(rel * |truth|, floor)``:
+
+* ``step``: the value at both ends of the interval;
+* ``linear``: the value at its ends, and where the bound's own graph has a kink (it is convex along a straight line, so it would
+  otherwise be violated between the ends). When the end cannot be reached, the extreme model goes furthest, and
+  the next segment begins at the very instant where the truth leaves that model's tube;
+* ``samples``: the value at its first instant.
+
+A bound ``D`` on the integral (``drift``) is one on the model's mean: with ``delta`` the difference of the integrals at the segment's
+start ``s`` and ``I`` the truth's integral from there, ``|delta + mean * (x - s) - I| <= D`` asks that a line's value at the middle of
+``[s, x]`` lies within ``(I - delta -+ D) / (x - s)``. Between the instants at which it is asked the difference swells by at most an eighth of the
+difference in slope times the squared distance; long intervals are therefore asked at several instants.
+
+The state of attribute ``a`` is row ``a`` of a 2-D array ``w``; its columns are named below.
+"""
+
+from pulse.kernels._jit import device
+from pulse.kernels.knots import CONTINUES, FRESH, LINEAR, SAMPLES
+from pulse.kernels.timeline import GRAIN, MICROSECONDS
+from pulse.kernels.tube import (
+    BELOW,
+    COUNT,
+    FITS,
+    TUBE,
+    clear,
+    constrain,
+    extreme,
+    middle,
+    open_strip,
+    steepest,
+    through,
+)
+
+EPS = 2.220446049250313e-16
+# A fit aims a little inside the asked bound, so that rounding (a few units in the last place in each of the model's value, the truth's
+# and their difference) cannot carry the result outside.
+_INSIDE = 1.0 - 1e-12
+ROUNDING = 8 * EPS
+LONGEST = 65536  # intervals in one segment: bounds what an open segment keeps in memory
+_SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the instants asked
+_MOST_INSTANTS = 16
+
+NOT_ASKED = -1.0
+# Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is negative), …
+REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, TUBE + 4
+# … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and place where it failed, the model, …
+BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
+# … and what is known of it: largest deviation and drift, the drift now, the integral of |truth| since the run began, the largest magnitude.
+DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
+KNOWN = 5  # columns from DEVIATION on
+TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
+COLUMNS = TRIAL + KNOWN
+
+
+@device
+def tolerance(y, rel, floor):
+    """The bound at a true value ``y``."""
+    e = rel * abs(y)
+    return e if e > floor else floor
+
+
+@device
+def _inside(y, rel, floor):
+    """The bound at a true value ``y``, less what rounding may use up."""
+    e = tolerance(y, rel, floor) * _INSIDE - ROUNDING * abs(y)
+    return e if e > 0.0 else 0.0
+
+
+@device
+def _next_kink(y0, y1, rel, floor):
+    """How far along the way from ``y0`` to ``y1`` the bound's graph first has a kink: in (0, 1), else 1."""
+    if rel <= 0.0 or y0 == y1:
+        return 1.0
+    kink = floor / rel
+    first = 1.0
+    for sign in range(2):
+        w = ((kink if sign == 0 else -kink) - y0) / (y1 - y0)
+        if 1e-9 < w < first:
+            first = w
+    return first
+
+
+@device
+def start_value(t, v, index, j, a, offset, linear):
+    """Truth of attribute ``a`` at ``offset`` seconds into interval ``j``."""
+    y = v[a, index[j, 0]]
+    if offset == 0.0 or not linear:
+        return y
+    y1 = v[a, index[j, 1]]
+    return y + (y1 - y) * (offset / ((t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS))
+
+
+@device
+def _follow_line(w, a, x0, y0, x1, y1, lines):
+    """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the side it fails on."""
+    rel, floor, base = w[a, REL], w[a, FLOOR], w[a, BASE]
+    x, y = x0, y0
+    e = _inside(y + base, rel, floor)
+    if w[a, COUNT] == 0:
+        constrain(w, a, x, y - e, y + e, lines)
+    while x < x1:
+        part = _next_kink(y + base, y1 + base, rel, floor)
+        xe, ye = (x1, y1) if part == 1.0 else (x + part * (x1 - x), y + part * (y1 - y))
+        ee = _inside(ye + base, rel, floor)
+        side = constrain(w, a, xe, ye - ee, ye + ee, lines)
+        if side != FITS:
+            ca, cb = extreme(w, a, xe, side)
+            sign = 1.0 if side == BELOW else -1.0  # room left at both ends of this stretch
+            room = sign * (ca + cb * x - y) + e
+            lack = sign * (ca + cb * xe - ye) + ee
+            if room > 0.0 and room > lack:
+                x += (xe - x) * min(room / (room - lack), 1.0)
+            return x, side
+        x, y, e = xe, ye, ee
+    return x1, FITS
+
+
+@device
+def _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines):
+    """Constraints of a bound ``asked`` on the integral over [x0, x1], the truth going from y0 to y1 (relative to BASE); the side it fails on."""
+    delta, area = w[a, DELTA], w[a, AREA]
+    slope = (y1 - y0) / (x1 - x0)
+    instants = 1
+    d = asked * _INSIDE
+    if lines:
+        d *= 1.0 - _SHARE
+        if w[a, COUNT] < 2:
+            length = x1 - start
+            limit = 16.0 * asked / (length * length)  # a steeper line swells by more than 2 D on the way
+            mean = (area + 0.5 * (y0 + y1) * (x1 - x0) - delta) / length
+            open_strip(
+                w, a, 0.5 * (start + x1), mean - d / length, mean + d / length, slope - limit, slope + limit
+            )
+        swelling = steepest(w, a, slope) * (x1 - x0) ** 2 / 8.0
+        while instants < _MOST_INSTANTS and swelling > _SHARE * asked * instants * instants:
+            instants *= 2
+    for i in range(1, instants + 1):
+        part = i / instants
+        xe = x1 if i == instants else x0 + part * (x1 - x0)
+        so_far = area + (y0 + 0.5 * part * (y1 - y0)) * (xe - x0)
+        length = xe - start
+        mean = (so_far - delta) / length
+        side = constrain(w, a, 0.5 * (start + xe), mean - d / length, mean + d / length, lines)
+        if side != FITS:
+            return side
+    w[a, AREA] = so_far
+    return FITS
+
+
+@device
+def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
+    """Add interval ``j`` to attribute ``a``'s constraints: the offset up to which it can be covered; sets SIDE when that is not its end."""
+    base, p = w[a, BASE], index[j, 0]
+    straight = w[a, TRUTH] == LINEAR
+    y0 = v[a, p] - base
+    y1 = v[a, index[j, 1]] - base if straight else y0
+    if straight and x0 == start:
+        y0 = 0.0  # the segment may begin inside the interval
+    reached, side = x1, FITS
+    rel, floor = w[a, REL], w[a, FLOOR]
+    if rel >= 0.0:
+        if straight:
+            reached, side = _follow_line(w, a, x0, y0, x1, y1, lines)
+        else:
+            e = _inside(y0 + base, rel, floor)
+            side = constrain(w, a, x0, y0 - e, y0 + e, lines)
+            if side == FITS and w[a, TRUTH] != SAMPLES:
+                side = constrain(w, a, x1, y0 - e, y0 + e, lines)
+            if side != FITS:
+                reached = x0
+    if w[a, DRIFT_REL] >= 0.0:
+        if side == FITS:
+            least = min(abs(y0 + base), abs(y1 + base))
+            if (
+                j + 1 < flag.shape[0] and flag[j + 1] <= FRESH
+            ):  # the bound that rules next holds at the end, too
+                least = min(least, abs(v[a, index[j + 1, 0]]))
+            asked = tolerance(least, w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+            side = _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines)
+        if side != FITS:
+            reached = x0
+    if side != FITS:
+        w[a, SIDE], w[a, SIDE_X] = side, x1
+    return reached
+
+
+@device
+def reach(t, v, index, flag, w, j, offset, lines):
+    """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
+
+    Intervals ``j`` to ``end - 1`` are covered; ``cut`` is the offset from the segment's reference at which it ends, which may lie
+    inside interval ``end``. No progress (``cut == offset``) only where constants meet a slope they may not deviate from, or where
+    bounds on value and integral contradict each other.
+    """
+    ref = t[index[j, 0]]
+    for a in range(v.shape[0]):
+        clear(w, a)
+        w[a, BASE] = start_value(t, v, index, j, a, offset, w[a, TRUTH] == LINEAR)
+        w[a, AREA], w[a, SIDE] = 0.0, FITS
+    end, cut = j, offset
+    x1 = offset
+    while end < flag.shape[0] and (end == j or flag[end] == CONTINUES) and end - j < LONGEST:
+        x0 = x1
+        x1 = (t[index[end, 1]] - ref) / MICROSECONDS
+        cut = x1
+        for a in range(v.shape[0]):
+            reached = _extend(v, index, flag, w, a, end, offset, x0, x1, lines)
+            if reached < cut:
+                cut = reached
+        if cut < x1:
+            if cut <= x0 + GRAIN:
+                cut = x0
+            break
+        end += 1
+    return end, cut
+
+
+@device
+def choose(w, start, cut):
+    """One model per attribute out of what is feasible, into C0 and C1."""
+    for a in range(w.shape[0]):
+        if w[a, DRIFT_REL] >= 0.0 and cut > start and w[a, COUNT] > 0:
+            # End with the integrals as equal as can be: that leaves the next segment the most room.
+            ca, cb = through(w, a, 0.5 * (start + cut), (w[a, AREA] - w[a, DELTA]) / (cut - start))
+        elif w[a, SIDE] != FITS and w[a, TRUTH] == LINEAR:
+            ca, cb = extreme(w, a, w[a, SIDE_X], int(w[a, SIDE]))
+        else:
+            ca, cb = middle(w, a)
+        w[a, C0], w[a, C1] = w[a, BASE] + ca, cb
