@@ -62,7 +62,8 @@ nojit: install
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/kernels
 
 bench: install ## run the benchmarks and print their ratios (QUICK=1: small sizes)
-	PULSE_BENCH_QUICK=$(QUICK) $(BIN)/python -m pytest benchmarks --benchmark-only
+	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
+	  -o python_files='bench_*.py' -o python_functions='bench_* test_*'
 
 format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -88,7 +88,7 @@ def settings(*, local: bool) -> dict[str, str]:
         "spark.sql.streaming.stateStore.encodingFormat": "avro",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings(scratch).as_uri()} "
-        f"-Dderby.system.home={scratch / 'derby'}",
+        f'"-Dderby.system.home={scratch / "derby"}"',
     }
     if local:
         chosen |= {
