@@ -196,3 +196,40 @@ def polynomial_in_mpmath(c: Sequence[float], t: Fraction) -> Any:
     value = sum((Fraction(float(x)) * t**j for j, x in enumerate(c)), Fraction(0))
     with mpmath.workdps(50):
         return mpmath.mpf(value.numerator) / value.denominator
+
+
+def window_extremum(
+    pieces: list[tuple[int, Sequence[float], int, int]], closing: Fraction, size: int, upper: bool
+) -> Fraction | None:
+    """Supremum or infimum over `[closing - size, closing)` of one function's pieces `(ref, c, begin, end)`.
+
+    None when a range of the window is not covered. Between its ends a piece is extreme where its derivative is zero.
+    """
+    import numpy as np
+
+    opens, covered, values = closing - size, closing - size, []
+    for ref, c, begin, end in pieces:
+        if begin == end and opens <= begin < closing:
+            values.append(piece_value(ref, c, Fraction(begin)))
+        left, right = max(Fraction(begin), opens), min(Fraction(end), closing)
+        if left >= right:
+            continue
+        if left > covered:
+            return None
+        covered = right
+        values += [piece_value(ref, c, left), piece_value(ref, c, right)]
+        # About the left end, in units of the length: roots of the derivative between 0 and 1.
+        start, length = (left - int(ref)) / 10**6, (right - left) / 10**6
+        local = [
+            sum(Fraction(float(c[j])) * math.comb(j, i) * start ** (j - i) for j in range(i, len(c))) * length**i
+            for i in range(len(c))
+        ]
+        largest = max([abs(x) for x in local[1:]], default=0)
+        if largest:
+            slopes = [float(i * x / largest) for i, x in enumerate(local)][1:]
+            for root in np.roots(slopes[::-1]):
+                if 0 < root.real < 1:
+                    values.append(piece_value(ref, c, left + Fraction(float(root.real)) * (right - left)))
+    if covered < closing:
+        return None
+    return max(values) if upper else min(values)

@@ -1,0 +1,141 @@
+"""Arrow types of attributes: their names in a manifest, and which encodings count as the same type.
+
+An encoding is not a type: dictionary-encoded, large and view strings are all ``string``, and an array whose values all fit
+the wanted type without loss is converted. Nothing is ever rounded, parsed or guessed.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from pulse.core.errors import ColumnTypeError, SchemaError
+from pulse.core.time import to_microseconds
+
+REF = pa.timestamp("us")
+COEFFICIENTS = pa.list_(pa.float64())
+_PARAMETRIC = re.compile(
+    r"(decimal128|decimal256)\((\d+), ?(-?\d+)\)|timestamp\[(s|ms|us|ns), tz=(.+)\]|(binary|fixed_size_binary)\[(\d+)\]"
+)
+
+
+def canonical_type(type_: pa.DataType | str, *, what: str) -> pa.DataType:
+    """The type of an attribute, freed from its encoding; names are read as :func:`parse_type` does.
+
+    >>> canonical_type(pa.dictionary(pa.int8(), pa.large_string()), what="symbol")
+    DataType(string)
+    """
+    if isinstance(type_, str):
+        type_ = parse_type(type_)
+    if not isinstance(type_, pa.DataType):
+        raise SchemaError(f"'{what}': expected an Arrow type or its name, got {type_!r}")
+    if pa.types.is_dictionary(type_):
+        return canonical_type(type_.value_type, what=what)
+    if _is_string(type_):
+        return pa.string()
+    if _is_binary(type_):
+        return pa.binary()
+    if pa.types.is_nested(type_) or pa.types.is_null(type_):
+        raise SchemaError(
+            f"'{what}': an attribute holds one plain value, not {type_}; take its parts apart first"
+        )
+    return type_
+
+
+def parse_type(name: str) -> pa.DataType:
+    """The Arrow type with this name, as ``str()`` of the type prints it.
+
+    >>> parse_type("decimal128(10, 2)"), parse_type("timestamp[us, tz=UTC]"), parse_type("double")
+    (Decimal128Type(decimal128(10, 2)), TimestampType(timestamp[us, tz=UTC]), DataType(double))
+    """
+    match = _PARAMETRIC.fullmatch(name.strip())
+    if match is None:
+        try:
+            return pa.type_for_alias(name.strip())
+        except ValueError:
+            raise SchemaError(
+                f"there is no Arrow type {name!r}; write it as pyarrow prints it: int64, string …"
+            ) from None
+    if match[1]:
+        make = pa.decimal128 if match[1] == "decimal128" else pa.decimal256
+        return make(int(match[2]), int(match[3]))
+    if match[4]:
+        return pa.timestamp(match[4], tz=match[5])
+    return pa.binary(int(match[7]))
+
+
+def conform(array: pa.Array | pa.ChunkedArray, type_: pa.DataType, *, column: str) -> pa.Array:
+    """The column as one array of exactly this type, without a copy where the encoding allows it.
+
+    Converts only what loses nothing; everything else is a :class:`ColumnTypeError` that names the column.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == type_:
+        # Types are equal whatever their list items are called; a cast makes those agree, and copies nothing.
+        return array if str(array.type) == str(type_) else array.cast(type_)
+    if type_ == REF and pa.types.is_timestamp(array.type) and not array.null_count:
+        return pa.array(to_microseconds(array)).view(REF)
+    if not _converts(array.type, type_):
+        raise ColumnTypeError(f"column '{column}': expected {type_}, got {array.type}; cast it first")
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid as e:
+        raise ColumnTypeError(f"column '{column}': cannot become {type_} without loss: {e}") from None
+
+
+def _converts(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether a value of the one type may stand for one of the other."""
+    if pa.types.is_null(have):
+        return True
+    if _is_list(have) and _is_list(want):
+        return bool(have.value_type == want.value_type) or _converts(have.value_type, want.value_type)
+    if pa.types.is_struct(have) and pa.types.is_struct(want):
+        names = [field.name for field in want]
+        return [field.name for field in have] == names and all(
+            have.field(name).type == want.field(name).type
+            or _converts(have.field(name).type, want.field(name).type)
+            for name in names
+        )
+    if pa.types.is_floating(want):
+        narrower = pa.types.is_floating(have) and have.bit_width <= want.bit_width
+        return bool(narrower or pa.types.is_integer(have))
+    if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
+        return (have.tz is None) == (want.tz is None)
+    return any(kind(have) and kind(want) for kind in _KINDS)
+
+
+def _is_string(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    )
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    kinds = (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(kind(type_) for kind in kinds)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    )
+
+
+_KINDS = (
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_duration,
+    _is_string,
+    _is_binary,
+)

@@ -1,0 +1,112 @@
+"""Columns of a batch of segments, put together from arrays or from any Arrow table that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrow_types import REF, conform
+from pulse.core.coefficients import from_padded, from_ragged
+from pulse.core.errors import ColumnTypeError, SegmentError, unknown_column
+from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.time import to_microseconds
+
+
+def from_table(table: pa.Table | pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
+    """The table's columns in the schema's order and types, as one contiguous batch.
+
+    Shares memory with the table where its types and chunks allow it.
+    """
+    if not isinstance(table, (pa.Table, pa.RecordBatch)):
+        raise ColumnTypeError(
+            f"segments: expected an Arrow table or record batch, got {type(table).__name__}"
+        )
+    schema.check_names(table.schema.names)
+    wanted = schema.arrow_schema(name for name in BOOKKEEPING if name in table.schema.names)
+    columns = [conform(table.column(field.name), field.type, column=field.name) for field in wanted]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def from_columns(
+    schema: StreamSchema,
+    *,
+    keys: Mapping[str, Any],
+    ref: Any,
+    lo: Any,
+    hi: Any,
+    models: Mapping[str, Any],
+    err: Mapping[str, Any],
+    drift: Mapping[str, Any],
+    unmodelled: Mapping[str, Any],
+    bookkeeping: Mapping[str, Any],
+) -> pa.RecordBatch:
+    """One batch from numpy arrays, sequences and scalars (repeated for every row)."""
+    for given, known, what in (
+        (keys, schema.key_names, "keys"),
+        (models, schema.modelled_names, "models"),
+        (err, schema.modelled_names, "err"),
+        (unmodelled, schema.unmodelled_names, "unmodelled"),
+    ):
+        _check_complete(given, known, what)
+    for name in drift:
+        if name not in schema.modelled_names:
+            raise unknown_column(name, schema.modelled_names, "drift")
+    reference = pa.array(to_microseconds(ref)).view(REF)
+    n = len(reference)
+    given = {**keys, "ref": reference, "lo": lo, "hi": hi, **unmodelled, **bookkeeping}
+    for name in schema.modelled_names:
+        given[name] = _lists(models[name], name)
+        given[f"{name}_err"] = err[name]
+        given[f"{name}_drift"] = drift.get(name)
+    wanted = schema.arrow_schema(bookkeeping)
+    return pa.RecordBatch.from_arrays([column(given[f.name], f, n) for f in wanted], schema=wanted)
+
+
+def _check_complete(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for name in given:
+        if name not in known:
+            raise unknown_column(name, known, what)
+    for name in known:
+        if name not in given:
+            raise unknown_column(name, given, what)
+
+
+def _lists(model: Any, name: str) -> pa.ListArray:
+    """Coefficients given as ``(n, k)`` array, ``(flat, offsets)`` or an Arrow list column."""
+    if isinstance(model, (pa.Array, pa.ChunkedArray)):
+        return model
+    try:
+        if isinstance(model, tuple) and len(model) == 2:
+            return from_ragged(*model)
+        return from_padded(model)
+    except SegmentError as e:
+        raise SegmentError(f"models, '{name}': {e}") from None
+
+
+def column(values: Any, field: pa.Field, n: int) -> pa.Array:
+    """A column of ``n`` rows; a scalar is repeated, None is null everywhere."""
+    if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        if np.ndim(values) == 0:
+            one = values.item() if isinstance(values, np.generic) else values
+            return pa.repeat(conform(_array([one], field), field.type, column=field.name)[0], n)
+        values = _array(values, field)
+    array = conform(values, field.type, column=field.name)
+    if len(array) != n:
+        raise SegmentError(f"column '{field.name}': expected one value per segment ({n}), got {len(array)}")
+    return array
+
+
+def _array(values: Any, field: pa.Field) -> pa.Array:
+    """The values in Arrow. Numpy's numbers are wrapped, not copied, and NaN stays NaN, for the checks to find.
+
+    For integer columns Arrow first says what type it sees: told the type, it would cut 1.5 to 1.
+    """
+    wrapped = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
+    type_ = None if wrapped or pa.types.is_integer(field.type) else field.type
+    try:
+        return pa.array(values, type=type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as e:
+        raise ColumnTypeError(f"column '{field.name}': expected {field.type}: {e}") from None

@@ -1,0 +1,157 @@
+"""Error bounds as users state them: absolute, relative, or relative with a floor (semantics 2.4).
+
+Written ``0.01``, ``0.05%`` and ``0.05% or 0.001``; parsing what ``str()`` printed gives
+the same bound, bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.core.arrays import FloatArray
+from pulse.core.errors import BoundError
+
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_FORM = re.compile(rf"({_NUMBER})\s*(%)?(?:\s*or\s*({_NUMBER}))?", re.IGNORECASE)
+_FORMS = "write an absolute bound as 0.01, a relative one as 0.05%, one with a floor as 0.05% or 0.001"
+
+
+class ErrorBound(ABC):
+    """How far a model may lie from the truth. One of :class:`Absolute`, :class:`Relative`,
+    :class:`RelativeWithFloor`."""
+
+    @staticmethod
+    def parse(text: str | float | ErrorBound) -> ErrorBound:
+        """The bound that a text, or a plain number (absolute), states.
+
+        >>> ErrorBound.parse("0.05% OR 0.001")
+        RelativeWithFloor(percent=0.05, floor=0.001)
+        """
+        if isinstance(text, ErrorBound):
+            return text
+        if not isinstance(text, str):
+            return Absolute(text)
+        match = _FORM.fullmatch(text.strip())
+        if match is None or (match[3] and not match[2]):
+            raise BoundError(f"error bound: cannot read {text!r}; {_FORMS}")
+        number = float(match[1])
+        if match[3]:
+            return RelativeWithFloor(number, float(match[3]))
+        return Relative(number) if match[2] else Absolute(number)
+
+    @abstractmethod
+    def at(self, truth: npt.ArrayLike) -> FloatArray:
+        """The absolute bound at instants where the truth has these values."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> ErrorBound:
+        """The bound ``factor`` times as wide."""
+
+    @property
+    @abstractmethod
+    def is_zero(self) -> bool:
+        """Whether only the truth itself will do, whatever its value."""
+
+
+@dataclass(frozen=True)
+class Absolute(ErrorBound):
+    """``|model - truth| <= value``."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _checked(self.value, "an absolute bound"))
+
+    def at(self, truth: npt.ArrayLike) -> FloatArray:
+        """The same everywhere."""
+        return np.full(np.shape(truth), self.value)
+
+    def scaled(self, factor: float) -> Absolute:
+        """The same kind of bound, ``factor`` times as wide."""
+        return Absolute(self.value * _checked(factor, "a factor"))
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the model must equal the truth."""
+        return self.value == 0.0
+
+    def __str__(self) -> str:
+        return _text(self.value)
+
+
+@dataclass(frozen=True)
+class Relative(ErrorBound):
+    """``|model - truth| <= percent / 100 * |truth|``: at a truth of zero, the model must be zero."""
+
+    percent: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "percent", _checked(self.percent, "a relative bound"))
+
+    def at(self, truth: npt.ArrayLike) -> FloatArray:
+        """A share of the truth's size."""
+        return self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64))
+
+    def scaled(self, factor: float) -> Relative:
+        """The same kind of bound, ``factor`` times as wide."""
+        return Relative(self.percent * _checked(factor, "a factor"))
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the model must equal the truth."""
+        return self.percent == 0.0
+
+    def __str__(self) -> str:
+        return f"{_text(self.percent)}%"
+
+
+@dataclass(frozen=True)
+class RelativeWithFloor(ErrorBound):
+    """``|model - truth| <= max(percent / 100 * |truth|, floor)``."""
+
+    percent: float
+    floor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "percent", _checked(self.percent, "a relative bound"))
+        object.__setattr__(self, "floor", _checked(self.floor, "a bound's floor"))
+
+    def at(self, truth: npt.ArrayLike) -> FloatArray:
+        """A share of the truth's size, at least the floor."""
+        return np.maximum(self.percent / 100.0 * np.abs(np.asarray(truth, dtype=np.float64)), self.floor)
+
+    def scaled(self, factor: float) -> RelativeWithFloor:
+        """The same kind of bound, ``factor`` times as wide."""
+        factor = _checked(factor, "a factor")
+        return RelativeWithFloor(self.percent * factor, self.floor * factor)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the model must equal the truth."""
+        return self.percent == 0.0 and self.floor == 0.0
+
+    def __str__(self) -> str:
+        return f"{_text(self.percent)}% or {_text(self.floor)}"
+
+
+def _checked(number: float, what: str) -> float:
+    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, float, np.integer, np.floating)):
+        raise BoundError(f"error bound: {what} must be a number, got {number!r}; {_FORMS}")
+    try:
+        value = float(number)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value) or value < 0.0:
+        raise BoundError(f"error bound: {what} must be finite and not negative, got {number!r}; {_FORMS}")
+    return value + 0.0  # -0.0 prints as a negative number
+
+
+def _text(value: float) -> str:
+    """The shortest text that reads back as exactly this float."""
+    return repr(value).removesuffix(".0")

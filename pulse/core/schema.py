@@ -1,0 +1,273 @@
+"""What a stream is made of: every attribute is key, time, modelled or unmodelled (semantics 1.3).
+
+The schema is also the only place that knows the columns of a batch of segments, in this order::
+
+    key…  ref  lo  hi  unmodelled…  (a  a_err  a_drift) per modelled a   [segment_id  lineage  kind  point]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from pulse.core.arrow_types import COEFFICIENTS, REF, canonical_type
+from pulse.core.errors import (
+    ColumnTypeError,
+    SchemaError,
+    SchemaMismatchError,
+    UnknownColumnError,
+    unknown_column,
+)
+
+LINEAGE = pa.list_(
+    pa.struct(
+        [
+            ("segment_id", pa.int64()),
+            ("key", pa.string()),
+            ("ref", REF),
+            ("lo", pa.float64()),
+            ("hi", pa.float64()),
+        ]
+    )
+)
+BOOKKEEPING: dict[str, pa.DataType] = {
+    "segment_id": pa.int64(),
+    "lineage": LINEAGE,
+    "kind": pa.string(),
+    "point": pa.bool_(),
+}
+RESERVED = ("ref", "lo", "hi", *BOOKKEEPING, "certainty")
+
+
+class Truth(StrEnum):
+    """What a modelled attribute is between its tuples (semantics 2.2)."""
+
+    LINEAR = "linear"
+    STEP = "step"
+    SAMPLES = "samples"
+
+
+class Role(StrEnum):
+    """What an attribute is in its stream."""
+
+    KEY = "key"
+    TIME = "time"
+    MODELLED = "modelled"
+    UNMODELLED = "unmodelled"
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """The attributes of a stream by role. Immutable; made by :meth:`of`.
+
+    ``key`` and ``unmodelled`` are (name, Arrow type) pairs, ``modelled`` (name, truth) pairs, in order; ``time`` is the
+    name of the time attribute in the source and in samples. Without a key the stream is one single model.
+    Names are unique whatever their case, since Spark does not tell ``Price`` from ``price``.
+    """
+
+    key: tuple[tuple[str, pa.DataType], ...]
+    time: str
+    modelled: tuple[tuple[str, Truth], ...]
+    unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        time: str,
+        modelled: Mapping[str, str],
+        key: Mapping[str, pa.DataType | str] | None = None,
+        unmodelled: Mapping[str, pa.DataType | str] | None = None,
+    ) -> StreamSchema:
+        """A schema from names and types; types may be given by name.
+
+        >>> StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
+        StreamSchema(key symbol: string; time t; modelled price: step)
+        """
+        return cls(
+            key=tuple((name, canonical_type(type_, what=name)) for name, type_ in (key or {}).items()),
+            time=time,
+            modelled=tuple((name, _truth(name, truth)) for name, truth in modelled.items()),
+            unmodelled=tuple(
+                (name, canonical_type(type_, what=name)) for name, type_ in (unmodelled or {}).items()
+            ),
+        )
+
+    def __post_init__(self) -> None:
+        if not self.modelled:
+            raise SchemaError("stream schema: at least one attribute must be modelled; name it and its truth")
+        for name, type_ in self.key:
+            if pa.types.is_floating(type_):
+                raise SchemaError(
+                    f"stream schema: key '{name}' is {type_}; floats do not identify anything, cast it to integers or text"
+                )
+        _check_names([*self.names, *(c for a, _ in self.modelled for c in (f"{a}_err", f"{a}_drift"))])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All attributes: key, time, modelled, unmodelled."""
+        return (*self.key_names, self.time, *self.modelled_names, *(name for name, _ in self.unmodelled))
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key's columns, in order."""
+        return tuple(name for name, _ in self.key)
+
+    @property
+    def modelled_names(self) -> tuple[str, ...]:
+        """The modelled attributes, in order."""
+        return tuple(name for name, _ in self.modelled)
+
+    @property
+    def unmodelled_names(self) -> tuple[str, ...]:
+        """The unmodelled attributes, in order."""
+        return tuple(name for name, _ in self.unmodelled)
+
+    def role(self, name: str) -> Role:
+        """What the attribute is.
+
+        >>> StreamSchema.of(time="t", modelled={"price": "step"}).role("price")
+        <Role.MODELLED: 'modelled'>
+        """
+        if name == self.time:
+            return Role.TIME
+        if name in self.key_names:
+            return Role.KEY
+        if name in self.modelled_names:
+            return Role.MODELLED
+        if name in self.unmodelled_names:
+            return Role.UNMODELLED
+        raise unknown_column(name, self.names, "stream schema")
+
+    def truth(self, name: str) -> Truth:
+        """The truth of a modelled attribute."""
+        for other, truth in self.modelled:
+            if other == name:
+                return truth
+        raise unknown_column(name, self.modelled_names, "modelled attributes")
+
+    def arrow_schema(self, bookkeeping: Iterable[str] = ()) -> pa.Schema:
+        """The columns of a batch of segments, with these of ``segment_id``, ``lineage``, ``kind``, ``point``."""
+        fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
+        for name in self.modelled_names:
+            fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
+        asked = set(bookkeeping)
+        for name in asked - set(BOOKKEEPING):
+            raise unknown_column(name, BOOKKEEPING, "bookkeeping columns")
+        return pa.schema(fields + [(name, type_) for name, type_ in BOOKKEEPING.items() if name in asked])
+
+    def check(self, schema: pa.Schema) -> None:
+        """Whether columns are exactly those of a batch of this stream, in any order; an error names all that differ."""
+        wanted = self.arrow_schema(name for name in BOOKKEEPING if name in schema.names)
+        self.check_names(schema.names)
+        wrong = [
+            f"'{field.name}' is {schema.field(field.name).type}, expected {field.type}"
+            for field in wanted
+            if schema.field(field.name).type != field.type
+        ]
+        if wrong:
+            raise ColumnTypeError(f"segments: {'; '.join(wrong)}; cast such columns first")
+
+    def check_names(self, names: list[str]) -> None:
+        """As :meth:`check`, for the names alone."""
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(
+                f"segments: the columns {_listed(twice)} occur more than once; rename or drop them"
+            )
+        required = self.arrow_schema().names
+        missing = [name for name in required if name not in names]
+        unknown = [name for name in names if name not in required and name not in BOOKKEEPING]
+        if len(missing) == 1 and not unknown:
+            raise unknown_column(missing[0], names, "segments")
+        if missing or unknown:
+            parts = [f"missing {_listed(missing)}"] if missing else []
+            parts += [f"not in the schema {_listed(unknown)}"] if unknown else []
+            raise UnknownColumnError(
+                f"segments: {'; '.join(parts)}; expected {_listed(required)} and optionally {_listed(BOOKKEEPING)}; "
+                "rename, add or drop columns"
+            )
+
+    def check_same(self, other: StreamSchema) -> None:
+        """That two batches may be put together."""
+        if self != other:
+            raise SchemaMismatchError(
+                f"batches of different streams do not go together: {self!r} and {other!r}"
+            )
+
+    def to_json(self) -> str:
+        """The schema as text for a manifest; Arrow types by name."""
+        return json.dumps(
+            {
+                "key": [[name, str(type_)] for name, type_ in self.key],
+                "time": self.time,
+                "modelled": [[name, str(truth)] for name, truth in self.modelled],
+                "unmodelled": [[name, str(type_)] for name, type_ in self.unmodelled],
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> StreamSchema:
+        """The schema that :meth:`to_json` wrote."""
+        try:
+            parts = json.loads(text)
+            pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
+            time = parts["time"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
+        for role, of_role in pairs.items():  # a mapping would lose the second of a name without a word
+            _check_names([name for name, _ in of_role], where=f"stream schema, {role}")
+        return cls.of(time=time, **{role: dict(of_role) for role, of_role in pairs.items()})
+
+    def __repr__(self) -> str:
+        parts = [f"key {_described(self.key)}" if self.key else "no key", f"time {self.time}"]
+        parts.append(f"modelled {_described(self.modelled)}")
+        if self.unmodelled:
+            parts.append(f"unmodelled {_described(self.unmodelled)}")
+        return f"StreamSchema({'; '.join(parts)})"
+
+
+_PAIRED = ("key", "modelled", "unmodelled")
+
+
+def _truth(name: str, truth: str) -> Truth:
+    try:
+        return Truth(truth)
+    except ValueError:
+        kinds = ", ".join(Truth)
+        raise SchemaError(
+            f"stream schema: the truth of '{name}' must be one of {kinds}, got {truth!r}"
+        ) from None
+
+
+def _check_names(names: list[Any], where: str = "stream schema") -> None:
+    """Every name is a text, not empty, not reserved, and occurs once, whatever the case."""
+    seen: dict[str, str] = {reserved: reserved for reserved in RESERVED}
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise SchemaError(f"{where}: every attribute needs a name, got {name!r}")
+        folded = name.casefold()
+        if folded in RESERVED:
+            raise SchemaError(
+                f"{where}: '{name}' is the name of a segment's own column; rename the attribute"
+            )
+        if folded in seen:
+            raise SchemaError(
+                f"{where}: '{name}' clashes with '{seen[folded]}': names are unique whatever their case, and each "
+                "modelled a also has columns a_err and a_drift; rename one"
+            )
+        seen[folded] = name
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _described(pairs: tuple[tuple[str, Any], ...]) -> str:
+    return ", ".join(f"{name}: {what}" for name, what in pairs)

@@ -1,0 +1,80 @@
+"""Update semantics (1.4): of overlapping segments of one key the later one, by arrival, rules from its start on.
+
+::
+
+    arrives first    [--------------)          [----------)           [---)
+    arrives later         [----)           [-------)                        [--)
+    at rest          [---)[----)           [-------)                  [---) [--)
+
+The earlier one is truncated where the later begins, also past the later's end: the world moved on. One that
+would begin inside the later has nothing left. Segments that do not overlap leave each other alone. A point
+counts as covering its instant.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.instants import gaps, split, tolerances
+from pulse.core.order import Ranges
+
+_NANOSECONDS = 1e9
+
+
+def settle(ranges: Ranges) -> tuple[BoolArray, FloatArray]:
+    """Which rows, in order of arrival, are left at rest, and the ``hi`` of every row after truncation."""
+    n = len(ranges.ref)
+    keep = np.ones(n, dtype=bool)
+    ruler = np.full(n, -1, dtype=np.int64)  # the row whose start truncates this one
+    arrival = np.argsort(ranges.rank, kind="stable")
+    unruly = _next_rules(ranges, arrival, ruler)
+    for rank in unruly:
+        rows = arrival[slice(*np.searchsorted(ranges.rank[arrival], [rank, rank + 1]))]
+        ruler[rows] = -1
+        _replay(ranges, rows, keep, ruler)
+    hi = ranges.hi.copy()
+    cut = np.flatnonzero(ruler >= 0)
+    by = ruler[cut]
+    hi[cut] = gaps(ranges.ref[cut], np.zeros(len(cut)), ranges.ref[by], ranges.lo[by])
+    return keep, hi
+
+
+def _next_rules(ranges: Ranges, arrival: IntArray, ruler: IntArray) -> IntArray:
+    """Truncate each row at the next of its key; right where starts rise. The keys in which they do not."""
+    rank, ref, lo, hi = ranges.take(arrival)
+    same = rank[:-1] == rank[1:]
+    rising = gaps(ref[:-1], lo[:-1], ref[1:], lo[1:]) > tolerances(ref[:-1], lo[:-1], ref[1:], lo[1:])
+    past = gaps(ref[:-1], hi[:-1], ref[1:], lo[1:]) < -tolerances(ref[:-1], hi[:-1], ref[1:], lo[1:])
+    cut = same & rising & past
+    ruler[arrival[:-1][cut]] = arrival[1:][cut]
+    return np.unique(rank[:-1][same & ~rising])
+
+
+def _replay(ranges: Ranges, rows: IntArray, keep: BoolArray, ruler: IntArray) -> None:
+    """One key whose starts do not rise, row by row, against a sorted list of what is at rest.
+
+    Instants are Python integers of nanoseconds (the timeline's grain), which neither overflow nor round apart.
+    """
+    ref, lo, hi = ranges.ref[rows], ranges.lo[rows], ranges.hi[rows]
+    starts, ends = _nanoseconds(ref, lo), _nanoseconds(ref, hi)
+    slack = np.ceil(tolerances(ref, lo, ref, hi) * _NANOSECONDS).astype(np.int64).tolist()
+    live_starts: list[int] = []
+    live: list[int] = []
+    for j, (start, end, tolerance) in enumerate(zip(starts, ends, slack, strict=True)):
+        first = bisect_left(live_starts, start - tolerance)
+        last = bisect_left(live_starts, max(end - tolerance, start + tolerance + 1), lo=first)
+        keep[rows[live[first:last]]] = False
+        if first and ends[live[first - 1]] > start + tolerance:
+            ends[live[first - 1]] = start
+            ruler[rows[live[first - 1]]] = rows[j]
+        live_starts[first:last] = [start]
+        live[first:last] = [j]
+
+
+def _nanoseconds(ref: IntArray, offset: FloatArray) -> list[int]:
+    whole, rest = split(ref, offset)
+    fine = np.rint(rest * _NANOSECONDS).astype(np.int64)
+    return [us * 1000 + ns for us, ns in zip(whole.tolist(), fine.tolist(), strict=True)]

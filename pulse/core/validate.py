@@ -1,0 +1,177 @@
+"""The rules of semantics 1, checked in bulk; the first offender is named by row, key and time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.arrays import BoolArray
+from pulse.core.coefficients import flat, lengths
+from pulse.core.elements import KIND_CODES
+from pulse.core.errors import (
+    ElementError,
+    EmptyModelError,
+    NegativeBoundError,
+    NotFiniteError,
+    NullKeyError,
+    OverlapError,
+    PointError,
+    ReversedRangeError,
+    SegmentError,
+    TimestampError,
+)
+from pulse.core.keys import describe_key, key_ranks
+from pulse.core.order import Ranges, find_overlap
+from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.time import LIMIT, format_instant
+
+
+def validate(batch: pa.RecordBatch, schema: StreamSchema, *, at_rest: bool) -> None:
+    """That every row is a segment and, ``at_rest``, that no two of one key overlap.
+
+    Types are right already. A changelog (a ``kind`` that is not all insertions) is no table at rest: old and
+    new values cover the same instants, so overlaps are not looked for.
+    """
+    _check_nulls(batch, schema)
+    _check_ranges(batch, schema)
+    for name in schema.modelled_names:
+        _check_model(batch, schema, name)
+        _check_bound(batch, schema, f"{name}_err")
+        _check_bound(batch, schema, f"{name}_drift")
+    _check_points(batch, schema)
+    if _check_kinds(batch, schema) and at_rest:
+        check_overlaps(batch, schema)
+
+
+def check_overlaps(batch: pa.RecordBatch, schema: StreamSchema) -> None:
+    """That no two segments of one key claim the same instant."""
+    rank = key_ranks([batch.column(name) for name in schema.key_names], batch.num_rows)
+    ref = batch.column("ref").view(pa.int64()).to_numpy()
+    pair = find_overlap(Ranges(rank, ref, batch.column("lo").to_numpy(), batch.column("hi").to_numpy()))
+    if pair is not None:
+        first, second = pair
+        raise OverlapError(
+            f"{locate(batch, schema, second)}: begins before row {first} of the same key ends "
+            f"({format_instant(int(ref[first]), batch.column('hi')[first].as_py())}); a table at rest has no "
+            "overlaps (semantics 1.4): if the later row is an update, build the batch with at_rest=False and "
+            "call apply_updates()"
+        )
+
+
+def locate(batch: pa.RecordBatch, schema: StreamSchema, row: int) -> str:
+    """Where a row stands, for a message."""
+    key = describe_key(batch, schema, row)
+    ref, lo = batch.column("ref").view(pa.int64())[row].as_py(), batch.column("lo")[row].as_py()
+    if ref is None or lo is None or not np.isfinite(lo):
+        return f"segments, row {row} ({key})"
+    return f"segments, row {row} ({key}, from {format_instant(ref, lo)})"
+
+
+def _check_nulls(batch: pa.RecordBatch, schema: StreamSchema) -> None:
+    numbers = ["ref", "lo", "hi", *(f"{name}_err" for name in schema.modelled_names)]
+    required: dict[str, type[SegmentError]] = {
+        **dict.fromkeys(schema.key_names, NullKeyError),
+        **dict.fromkeys(numbers, NotFiniteError),
+        **dict.fromkeys(schema.modelled_names, EmptyModelError),
+        **dict.fromkeys((name for name in BOOKKEEPING if name in batch.schema.names), SegmentError),
+    }
+    for name, error in required.items():
+        column = batch.column(name)
+        if column.null_count:
+            row = _first(column.is_null().to_numpy(zero_copy_only=False))
+            raise error(f"{locate(batch, schema, row)}: '{name}' is null; fill it or drop the row")
+
+
+def _check_ranges(batch: pa.RecordBatch, schema: StreamSchema) -> None:
+    lo, hi = batch.column("lo").to_numpy(), batch.column("hi").to_numpy()
+    for name, offset in (("lo", lo), ("hi", hi)):
+        bad = ~np.isfinite(offset)
+        if bad.any():
+            row = _first(bad)
+            raise NotFiniteError(
+                f"{locate(batch, schema, row)}: '{name}' is {offset[row]}; give a finite number of seconds"
+            )
+    reversed_ = hi < lo
+    if reversed_.any():
+        row = _first(reversed_)
+        raise ReversedRangeError(
+            f"{locate(batch, schema, row)}: hi {hi[row]} is below lo {lo[row]}; a segment covers [ref + lo, ref + hi), "
+            "swap them or drop the row"
+        )
+    ref = batch.column("ref").view(pa.int64()).to_numpy()
+    beyond = (np.maximum(np.abs(lo), np.abs(hi)) > LIMIT / 1e6) | (ref > LIMIT) | (ref < -LIMIT)
+    if beyond.any():
+        row = _first(beyond)
+        raise TimestampError(
+            f"segments, row {row} ({describe_key(batch, schema, row)}): ref {ref[row]} us, lo {lo[row]} s, hi {hi[row]} s "
+            "reach beyond ±10**18 microseconds (about 31,700 years); check the units"
+        )
+
+
+def _check_model(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None:
+    lists = batch.column(name)
+    counts = lengths(lists)
+    if (counts == 0).any():
+        row = _first(counts == 0)
+        raise EmptyModelError(
+            f"{locate(batch, schema, row)}: '{name}' has no coefficient; a constant has one"
+        )
+    bad = ~np.isfinite(flat(lists))
+    if bad.any():
+        at = _first(bad)
+        row = int(np.searchsorted(np.cumsum(counts), at, side="right"))
+        raise NotFiniteError(
+            f"{locate(batch, schema, row)}: '{name}' has coefficients {lists[row].as_py()}; all must be finite, refit it"
+        )
+
+
+def _check_bound(batch: pa.RecordBatch, schema: StreamSchema, name: str) -> None:
+    column = batch.column(name)
+    bound = column.fill_null(0.0).to_numpy() if column.null_count else column.to_numpy()
+    if not np.isfinite(bound).all():
+        row = _first(~np.isfinite(bound))
+        raise NotFiniteError(
+            f"{locate(batch, schema, row)}: '{name}' is {bound[row]}; a certified bound is finite"
+            + (" (null when unknown)" if name.endswith("_drift") else "")
+        )
+    if (bound < 0.0).any():
+        row = _first(bound < 0.0)
+        raise NegativeBoundError(
+            f"{locate(batch, schema, row)}: '{name}' is {bound[row]}; a bound is not negative"
+        )
+
+
+def _check_points(batch: pa.RecordBatch, schema: StreamSchema) -> None:
+    if "point" not in batch.schema.names:
+        return
+    flagged = batch.column("point").to_numpy(zero_copy_only=False)
+    is_point = batch.column("lo").to_numpy() == batch.column("hi").to_numpy()
+    if (flagged != is_point).any():
+        row = _first(flagged != is_point)
+        what = (
+            "lo equals hi, but it is not flagged as a point"
+            if is_point[row]
+            else "flagged as a point, but lo differs from hi"
+        )
+        raise PointError(
+            f"{locate(batch, schema, row)}: {what}; set 'point' to lo == hi, or drop empty ranges"
+        )
+
+
+def _check_kinds(batch: pa.RecordBatch, schema: StreamSchema) -> bool:
+    """Whether all rows are insertions; an unknown code is an error."""
+    if "kind" not in batch.schema.names:
+        return True
+    kinds = batch.column("kind")
+    known = pc.is_in(kinds, value_set=pa.array(KIND_CODES)).to_numpy(zero_copy_only=False)
+    if not known.all():
+        row = _first(~known)
+        raise ElementError(
+            f"{locate(batch, schema, row)}: 'kind' is {kinds[row].as_py()!r}; expected one of {', '.join(KIND_CODES)}"
+        )
+    return bool(pc.all(pc.equal(kinds, "+I"), min_count=0).as_py())
+
+
+def _first(mask: BoolArray) -> int:
+    return int(np.flatnonzero(mask)[0])

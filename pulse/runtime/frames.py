@@ -1,0 +1,98 @@
+"""Batches of segments as Spark DataFrames, and back.
+
+Both directions go through Arrow. ``ref`` is ``TIMESTAMP_NTZ``: it is UTC by definition and must not move with the
+session's time zone. Types that Spark lacks are widened on the way there (unsigned integers, half floats) and
+narrowed, without loss, on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from pulse.core.errors import ColumnTypeError
+from pulse.core.schema import StreamSchema
+from pulse.core.segments import SegmentBatch
+
+_SAME = {
+    pa.bool_(): T.BooleanType(),
+    pa.int8(): T.ByteType(),
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.float32(): T.FloatType(),
+    pa.float64(): T.DoubleType(),
+    pa.string(): T.StringType(),
+    pa.binary(): T.BinaryType(),
+    pa.date32(): T.DateType(),
+    pa.duration("us"): T.DayTimeIntervalType(),
+}
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+}
+
+
+def spark_schema(schema: StreamSchema, bookkeeping: Iterable[str] = ()) -> T.StructType:
+    """The columns of a batch for Spark, for functions given to ``mapInArrow`` to declare what they return."""
+    return T.StructType(
+        [T.StructField(field.name, _to_spark(field.type)) for field in _arrow_schema(schema, bookkeeping)]
+    )
+
+
+def for_spark(batch: SegmentBatch) -> pa.RecordBatch:
+    """The batch with exactly the Arrow types of :func:`spark_schema`: what a ``mapInArrow`` function yields."""
+    wanted = _arrow_schema(batch.schema, batch.bookkeeping)
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.to_arrow().columns, wanted, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def to_spark(batch: SegmentBatch, spark: SparkSession) -> DataFrame:
+    """The segments as a DataFrame."""
+    table = pa.Table.from_batches([for_spark(batch)])
+    return spark.createDataFrame(table, schema=spark_schema(batch.schema, batch.bookkeeping))
+
+
+def from_spark(frame: DataFrame, schema: StreamSchema, *, at_rest: bool = True) -> SegmentBatch:
+    """The DataFrame's segments as one batch. **Runs the query and brings all its rows to the driver**: for results and
+    small models. Work on large ones with ``frame.mapInArrow`` and :meth:`SegmentBatch.from_arrow` in the workers."""
+    return SegmentBatch.from_arrow(frame.toArrow(), schema, at_rest=at_rest)
+
+
+def _arrow_schema(schema: StreamSchema, bookkeeping: Iterable[str]) -> pa.Schema:
+    return pa.schema([(field.name, _widened(field)) for field in schema.arrow_schema(bookkeeping)])
+
+
+def _widened(field: pa.Field) -> pa.DataType:
+    """The Arrow type that Spark can hold all values of the field in."""
+    type_ = field.type
+    if type_ in _SAME or pa.types.is_list(type_) or pa.types.is_decimal128(type_):
+        return type_
+    if type_ in _WIDER:
+        return _WIDER[type_]
+    if pa.types.is_timestamp(type_) and type_.unit != "ns":
+        return pa.timestamp("us", tz=type_.tz and "UTC")
+    raise ColumnTypeError(
+        f"column '{field.name}': Spark has no type for {field.type}; cast it to one it has (timestamps to "
+        "microseconds, unsigned 64-bit integers to decimal128(20, 0), times to text)"
+    )
+
+
+def _to_spark(type_: pa.DataType) -> T.DataType:
+    if pa.types.is_list(type_):
+        return T.ArrayType(_to_spark(type_.value_type))
+    if pa.types.is_struct(type_):
+        return T.StructType([T.StructField(field.name, _to_spark(field.type)) for field in type_])
+    if pa.types.is_decimal128(type_):
+        return T.DecimalType(type_.precision, type_.scale)
+    if pa.types.is_timestamp(type_):
+        return T.TimestampType() if type_.tz else T.TimestampNTZType()
+    return _SAME[type_]
