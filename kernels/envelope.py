@@ -249,13 +249,13 @@ def envelope(
     (array([0, 1]), array([0., 2.]), array([2., 5.]))
     """
     pieces, c = pieces_of(ref, lo, hi), coefficients_of(c, len(ref))
-    offsets = _ascending("offsets", offsets, len(pieces.ref))
+    offsets = ascending("offsets", offsets, len(pieces.ref))
     functions = len(offsets) - 1
-    groups = _ascending("groups", np.array([0, functions]) if groups is None else groups, functions)
+    groups = ascending("groups", np.array([0, functions]) if groups is None else groups, functions)
     # A run's starts are moved as it is used up: the first level works on copies.
     runs = (np.arange(len(pieces.ref)), pieces.lo.copy(), pieces.hi.copy())
-    spans = _with_empty(np.stack([offsets[:-1], offsets[1:]], axis=1))
-    return _merge_up((pieces.ref, c), runs, spans, groups, upper)
+    spans = np.stack([offsets[:-1], offsets[1:]], axis=1)
+    return merge_runs((pieces.ref, c), runs, spans, groups, upper)
 
 
 def merge(ref: Integers, c: Array, a: Envelope, b: Envelope, *, upper: bool = False) -> Envelope:
@@ -272,26 +272,28 @@ def merge(ref: Integers, c: Array, a: Envelope, b: Envelope, *, upper: bool = Fa
     after = b.offsets + len(a.source)
     spans = np.stack([a.offsets[:-1], a.offsets[1:], after[:-1], after[1:]], axis=1).reshape(-1, 2)
     groups = np.arange(0, len(spans) + 1, 2)
-    return _merge_up((ref, c), runs, _with_empty(spans), groups, upper)
+    return merge_runs((ref, c), runs, spans, groups, upper)
 
 
-def _merge_up(
+def merge_runs(
     table: tuple[Integers, Array], runs: Runs, spans: Integers, groups: Integers, upper: bool
 ) -> Envelope:
-    """Merge neighbouring runs of each group until one is left of each.
+    """Merge neighbouring runs of each group until one is left of each; unchecked, and ``runs`` is used up.
 
-    Two runs of n pieces in all have 2 n ends, which bound fewer than 2 n parts; fewer than n of these have both
-    defined and may be cut by k - 1 roots.
+    A run is the entries ``spans[r, 0]:spans[r, 1]`` of ``runs = (source, lo, hi)``, where ``source`` points into
+    ``table = (ref, c)``; group ``g`` has the runs ``groups[g]:groups[g + 1]``. Two runs of n pieces in all have
+    2 n ends, which bound fewer than 2 n parts; fewer than n of these have both defined and may be cut by k - 1 roots.
     """
     groups = np.ascontiguousarray(groups, dtype=np.int64)
     while True:
-        room = (table[1].shape[1] + 1) * len(runs[0])
+        room = (table[1].shape[1] + 1) * int((spans[:, 1] - spans[:, 0]).sum())
         out = (np.empty(room, np.int64), np.empty(room), np.empty(room))
-        out_groups = np.empty_like(groups)
-        out_spans = np.zeros((len(spans) + 1, 2), np.int64)
-        _merge_level(table, runs, spans, groups, upper, out, out_spans, out_groups)
-        m, n = int(out_spans.max()), int(out_groups[-1])
-        runs, spans, groups = (out[0][:m], out[1][:m], out[2][:m]), _with_empty(out_spans[:n]), out_groups
+        out_spans, out_groups = np.zeros((len(spans) + 1, 2), np.int64), np.empty_like(groups)
+        with_empty = np.concatenate([spans, np.zeros((1, 2), np.int64)])
+        _merge_level(table, runs, with_empty, groups, upper, out, out_spans, out_groups)
+        m = int(out_spans.max())
+        runs = (out[0][:m], out[1][:m], out[2][:m])
+        spans, groups = out_spans[: out_groups[-1]], out_groups
         if (np.diff(groups) <= 1).all():
             break
     offsets = np.zeros(len(groups), np.int64)
@@ -313,13 +315,10 @@ def coefficients_of(c: Array, pieces: int) -> Array:
     return c
 
 
-def _ascending(name: str, offsets: Integers, last: int) -> Integers:
+def ascending(name: str, offsets: Integers, last: int) -> Integers:
+    """The offsets, checked: ascending numbers from 0 to ``last``."""
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
     fits = offsets.ndim == 1 and len(offsets) > 0 and offsets[0] >= 0 and offsets[-1] <= last
     if not fits or (np.diff(offsets) < 0).any():
         raise ValueError(f"{name}: expected ascending numbers in 0..{last}, got {offsets}")
     return offsets
-
-
-def _with_empty(spans: Integers) -> Integers:
-    return np.concatenate([spans, np.zeros((1, 2), np.int64)])

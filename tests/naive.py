@@ -233,3 +233,6 @@ def window_extremum(
     if covered < closing:
         return None
     return max(values) if upper else min(values)
+
+
+import math  # noqa: E402
