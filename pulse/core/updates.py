@@ -31,8 +31,10 @@ def settle(ranges: Ranges) -> tuple[BoolArray, FloatArray]:
     ruler = np.full(n, -1, dtype=np.int64)  # the row whose start truncates this one
     arrival = np.argsort(ranges.rank, kind="stable")
     unruly = _next_rules(ranges, arrival, ruler)
-    for rank in unruly:
-        rows = arrival[slice(*np.searchsorted(ranges.rank[arrival], [rank, rank + 1]))]
+    ranks = ranges.rank[arrival]
+    first, last = np.searchsorted(ranks, unruly), np.searchsorted(ranks, unruly, side="right")
+    for begin, end in zip(first.tolist(), last.tolist(), strict=True):
+        rows = arrival[begin:end]
         ruler[rows] = -1
         _replay(ranges, rows, keep, ruler)
     hi = ranges.hi.copy()

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core import SegmentError
+from pulse.core import SegmentBatch, SegmentError
 from tests import naive
-from tests.core.segments_of import simple
+from tests.core.segments_of import SCHEMA, simple
 
 FAR = 1_700_000_000_000_000
 
@@ -90,11 +90,8 @@ def test_a_revision_is_no_update():
         batch.apply_updates()
 
 
-def test_a_million_updates_in_order_are_vectorised():
+def test_updates_in_order_are_settled_in_bulk():
     n = 200_000
-    from pulse.core import SegmentBatch
-    from tests.core.segments_of import SCHEMA
-
     batch = SegmentBatch.from_arrays(
         SCHEMA, keys={"symbol": "A"}, ref=np.arange(n) * 1_000_000, lo=0.0, hi=60.0,
         models={"price": np.zeros((n, 2))}, err={"price": 0.0}, unmodelled={"size": 0}, at_rest=False,
