@@ -207,6 +207,21 @@ class _ContentCacheImpl(caching.CompileResultCacheImpl):
     _locator_classes: ClassVar = [_ContentLocator]
 
 
+# What unpickling a truncated or foreign file has been seen to raise, and what a file system does.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    RuntimeError,
+    pickle.PickleError,
+)
+
+
 class _ContentCache(caching.FunctionCache):
     """Numba's cache, except that a damaged or full one is worked around, not died of."""
 
@@ -215,22 +230,18 @@ class _ContentCache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except (
-            OSError,
-            EOFError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            ImportError,
-            pickle.PickleError,
-        ) as e:
+        except _UNREADABLE as e:
             log.warning("kernel cache: %s is unreadable (%s); compiling anew", self._name, e)
-            return None
+        try:
+            self.flush()  # else the index stays damaged, and what is compiled now could not be kept
+        except OSError as e:
+            log.warning("kernel cache: could not clear %s (%s)", self._name, e)
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
-        except (OSError, EOFError, ValueError, pickle.PickleError) as e:
+        except _UNREADABLE as e:
             log.warning("kernel cache: could not keep %s (%s)", self._name, e)
 
 

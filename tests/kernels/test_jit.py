@@ -1,0 +1,209 @@
+"""The compile policy, in processes of their own: what is cached, when, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from pulse.kernels import _jit, polynomial
+
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+
+# One small kernel: enough to see the policy, quick to compile.
+PROGRAM = """
+import json, logging, sys
+logging.basicConfig(stream=sys.stderr)
+import numpy as np
+from pulse.kernels import polynomial
+
+area = polynomial.integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)[0]
+stats = polynomial._integrate._dispatcher.stats
+print(json.dumps([area, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+"""
+COMPILED, LOADED = [8.0, 0, 1], [8.0, 1, 0]
+
+
+def environment(**settings):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PULSE_", "NUMBA_", "XDG_"))}
+    return kept | settings
+
+
+def start(program=PROGRAM, **settings):
+    return subprocess.Popen(
+        [sys.executable, "-P", "-W", "error", "-c", program],
+        env=environment(**settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return json.loads(out), err
+
+
+def run(program=PROGRAM, **settings):
+    return finish(start(program, **settings))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache folder that one process has filled, and what that process said."""
+    folder = tmp_path_factory.mktemp("filled")
+    (answer, _) = run(PULSE_CACHE_DIR=str(folder))
+    return folder, answer
+
+
+def contents(folder):
+    return {p: p.stat().st_mtime_ns for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def test_the_second_process_compiles_nothing(filled):
+    folder, first = filled
+    assert first == COMPILED
+    before = contents(folder)
+    assert sorted(p.suffix for p in before) == [".nbc", ".nbi"]
+    assert run(PULSE_CACHE_DIR=str(folder))[0] == LOADED
+    assert contents(folder) == before
+
+
+def test_two_processes_may_start_at_once(tmp_path):
+    both = [start(PULSE_CACHE_DIR=str(tmp_path)) for _ in range(2)]
+    for process in both:
+        assert finish(process)[0][0] == COMPILED[0]
+    assert run(PULSE_CACHE_DIR=str(tmp_path))[0] == LOADED
+    assert not [p for p in contents(tmp_path) if ".tmp" in p.name]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"PULSE_CACHE_DIR": "/dev/null/x"},
+        {"HOME": "/dev/null/x"},
+        {"HOME": "/dev/null/x", "XDG_CACHE_HOME": "/dev/null/y"},
+    ],
+    ids=["folder", "home", "xdg"],
+)
+def test_without_a_writable_folder_there_is_no_cache(settings):
+    answer, said = run(**settings)
+    assert answer == COMPILED
+    assert said == ""
+
+
+def test_an_empty_setting_switches_the_cache_off(tmp_path):
+    assert run(PULSE_CACHE_DIR="", HOME=str(tmp_path))[0] == COMPILED
+    assert contents(tmp_path) == {}
+
+
+def test_the_cache_is_the_users_own(tmp_path):
+    run(HOME=str(tmp_path))
+    assert {p.relative_to(tmp_path).parts[:3] for p in contents(tmp_path)} == {(".cache", "pulse", "kernels")}
+
+
+@pytest.mark.parametrize(("suffix", "keep"), [("nbi", 0), ("nbi", 100), ("nbc", 0), ("nbc", 1000)])
+def test_a_truncated_file_is_compiled_anew(tmp_path, filled, suffix, keep):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    source = next((filled[0] / "kernels").iterdir())
+    copied = folder / source.name
+    copied.mkdir()
+    for path in source.iterdir():
+        whole = path.read_bytes()
+        assert len(whole) > keep
+        (copied / path.name).write_bytes(whole[:keep] if path.suffix == f".{suffix}" else whole)
+    answer, said = run(PULSE_CACHE_DIR=str(tmp_path))
+    assert answer == COMPILED
+    assert "compiling anew" in said
+    assert run(PULSE_CACHE_DIR=str(tmp_path))[0] == LOADED
+
+
+CALLER = """
+from pulse.kernels._jit import FLOAT, kernel
+from pulse.kernels.callee import change
+
+@kernel(FLOAT)
+def entry(x):
+    return change(x)
+"""
+CALLEE = """
+from pulse.kernels._jit import device
+
+@device
+def change(x):
+    return {} * x
+"""
+CALL = """
+import json
+from pulse.kernels.caller import entry
+value = entry(5.0)
+print(json.dumps([value, sum(entry._dispatcher.stats.cache_hits.values()), entry.py_func.__globals__["__file__"]]))
+"""
+
+
+def package(root, factor):
+    """A package of one kernel whose callee lies in another module."""
+    folder = root / "pulse" / "kernels"
+    folder.mkdir(parents=True)
+    (root / "pulse" / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text("")
+    (folder / "_jit.py").write_text(Path(_jit.__file__).read_text())
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "callee.py").write_text(CALLEE.format(factor))
+    return str(root)
+
+
+def test_the_cache_follows_the_code_not_its_path(tmp_path):
+    cache = str(tmp_path / "cache")
+    one, two, other = (package(tmp_path / name, f) for name, f in (("one", 2), ("two", 2), ("other", 3)))
+    answers = [run(CALL, PULSE_CACHE_DIR=cache, PYTHONPATH=root)[0] for root in (one, two, other)]
+    assert [a[:2] for a in answers] == [[10.0, 0], [10.0, 1], [15.0, 0]]
+    assert [a[2].startswith(root) for a, root in zip(answers, (one, two, other), strict=True)] == [True] * 3
+
+
+def test_a_changed_callee_changes_the_fingerprint(monkeypatch):
+    names = ["polynomial", "timeline", "exact"]
+    before = {name: _jit._fingerprint.__wrapped__(name) for name in names}
+    read = _jit._source
+    monkeypatch.setattr(_jit, "_source", lambda name: read(name) + (b"#" if name == "exact" else b""))
+    after = {name: _jit._fingerprint.__wrapped__(name) for name in names}
+    assert [before[name] == after[name] for name in names] == [False, True, False]
+
+
+def test_stale_folders_are_forgotten(tmp_path, filled):
+    old, young, foreign = (tmp_path / "kernels" / n for n in ("polynomial-1", "polynomial-2", "other-1"))
+    for folder in (old, young, foreign):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    os.utime(foreign, (0, 0))
+    run(PULSE_CACHE_DIR=str(tmp_path))
+    assert [f.exists() for f in (old, young, foreign)] == [False, True, True]
+
+
+def test_kernels_pickle_by_name():
+    assert pickle.loads(pickle.dumps(polynomial._evaluate)) is polynomial._evaluate
+    assert repr(polynomial._evaluate) == "<kernel pulse.kernels.polynomial._evaluate>"
+
+
+def test_kernels_take_their_own_types_only():
+    with pytest.raises(TypeError, match="matching"):
+        polynomial._evaluate(np.zeros((1, 1), np.float32), np.zeros(1), np.zeros(1))
+
+
+def test_without_the_compiler_kernels_are_python():
+    program = """
+import json, numpy as np
+from pulse.kernels import polynomial
+value = polynomial.evaluate(np.array([[1.0, 2.0]]), 3.0)[0]
+print(json.dumps([value, type(polynomial._evaluate).__name__]))
+"""
+    assert run(program, NUMBA_DISABLE_JIT="1")[0] == [7.0, "function"]
