@@ -5,7 +5,7 @@ so that a range far from the reference, of a microsecond or of a year, is the sa
 in double-double where plain arithmetic would lose digits. Linear and quadratic pieces have closed forms;
 above, the roots of the derivative split the range into monotone pieces (the *knots* are the two ends and
 those roots), and a safeguarded Newton finishes each piece whose ends differ in sign. A double root is a knot
-at which the value vanishes.
+at which the value vanishes. Where Descartes' rule shows none or one root at a glance, that chain is spared.
 
 What counts as zero. Horner's rule on [-1, 1] errs by at most ``k * eps * S`` with ``S = sum(|q_j|)``; scaling
 and rounding the moved coefficients adds as much again; a plain move errs by ``k * eps`` times the magnitude
@@ -22,23 +22,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel
+from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, inlined, kernel
 from pulse.kernels.exact import dd_add_float, dd_multiply_float, two_product
-from pulse.kernels.polynomial import (
-    _batch,
-    _per_row,
-    horner,
-    magnitude,
-    shift_row,
-    shift_row_exact,
-)
+from pulse.kernels.polynomial import _batch, _per_row, horner, magnitude, shift_row_exact
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 EPS = 2.220446049250313e-16
-TOLERANCE_ULPS = 2.0  # times k * eps * S: see the module's text
+TOLERANCE = 2 * EPS  # times k * S: see the module's text
 PLAIN_SHIFT_LOSS = 8.0  # a plain move may lose this factor before it is redone in double-double
 NEGLIGIBLE = EPS / 4  # leading coefficients that together move no value by more are left out
 KNOT_STEP = 1e-9  # last Newton step of a critical point: its square, which the value feels, is far below eps
@@ -49,6 +42,24 @@ _LARGEST = 1.7976931348623157e308
 _PLAIN_C = 1e40
 _PLAIN_T = 1e10
 _PLAIN_K = 10
+_TABLE_K = 10  # up to so many coefficients Descartes' rule is tried first
+
+
+def _bernstein_table():
+    """Entry ``[d, j, i]``: Bernstein coefficient ``i``, of degree ``d`` on [-1, 1], of ``u**j``.
+
+    ``u**j = (s - r)**j * (s + r)**(d - j)`` with ``s = (1 + u) / 2``, ``r = 1 - s``; coefficient ``i`` is
+    that of ``s**i * r**(d - i)`` over ``comb(d, i)``. None exceeds 1, so rounding stays that of the sum.
+    """
+    table = np.zeros((_TABLE_K, _TABLE_K, _TABLE_K))
+    for d in range(_TABLE_K):
+        for j in range(d + 1):
+            product = np.poly1d([1, -1]) ** j * np.poly1d([1, 1]) ** (d - j)
+            table[d, j, : d + 1] = [product[i] / math.comb(d, i) for i in range(d + 1)]
+    return table
+
+
+_BERNSTEIN = _bernstein_table()
 
 
 @device
@@ -82,20 +93,13 @@ def roots_row(c, i, k, lo, hi, noise, work, out):
             return 0, ZERO_POLYNOMIAL
         noise = math.ldexp(noise, -exponent)
     if time_exponent != 0:
-        lo_scaled, hi_scaled = (
-            math.ldexp(lo, -time_exponent),
-            math.ldexp(hi, -time_exponent),
-        )
+        lo_scaled, hi_scaled = math.ldexp(lo, -time_exponent), math.ldexp(hi, -time_exponent)
     else:
         lo_scaled, hi_scaled = lo, hi
     if lo == hi:
-        if (
-            abs(horner(work, k + 3, n, lo_scaled))
-            <= _rounding(n, magnitude(work, k + 3, n, lo_scaled)) + noise
-        ):
-            out[0] = lo
-            return 1, OK
-        return 0, OK
+        out[0] = lo
+        limit = TOLERANCE * n * magnitude(work, k + 3, n, lo_scaled) + noise
+        return 1 if abs(horner(work, k + 3, n, lo_scaled)) <= limit else 0, OK
     count = _scaled_roots(work, k, n, lo_scaled, hi_scaled, noise)
     if count < 0:
         return 0, ZERO_POLYNOMIAL
@@ -110,13 +114,7 @@ def roots_row(c, i, k, lo, hi, noise, work, out):
     return kept, OK
 
 
-@device
-def _rounding(n, total):
-    """Own rounding of values that are sums of ``n`` terms with ``total`` the sum of their magnitudes."""
-    return TOLERANCE_ULPS * n * EPS * total
-
-
-@device
+@inlined
 def _load(c, i, k, reach, work):
     """Copy row ``i`` to row ``k + 3`` of ``work``, scaled where powers would overflow.
 
@@ -148,14 +146,14 @@ def _load(c, i, k, reach, work):
     return n, e, f
 
 
-@device
+@inlined
 def _scaled_roots(work, k, n, lo, hi, noise):
     """Roots of the ``n`` coefficients in row ``k + 3``, ascending in row ``k + 1``; -1 when all is zero."""
     mid = 0.5 * (lo + hi)
     half = max(hi - mid, mid - lo)
     reach = max(abs(lo), abs(hi))
     total, before = _centre(work, k, n, mid, half, reach)
-    tolerance = _rounding(n, before) + noise
+    tolerance = TOLERANCE * n * before + noise
     if total <= tolerance:
         return -1
     dropped = 0.0
@@ -169,8 +167,13 @@ def _scaled_roots(work, k, n, lo, hi, noise):
     if abs(work[0, 0]) - rest > tolerance + jitter * n * rest:
         return 0
     a, b = (lo - mid) / half, (hi - mid) / half
-    knots = _critical(work, k, n, a, b)
-    count = _between(work, 0, n, knots, a, b, (k, tolerance, jitter, EPS, EPS / 2 * total))
+    count = -1
+    if 3 < n <= _TABLE_K:
+        margin = tolerance + (jitter + EPS) * n * total
+        count = _at_most_one(work, k, n, a, b, (margin, EPS / 2 * total))
+    if count < 0:
+        knots = _critical(work, k, n, a, b)
+        count = _between(work, 0, n, knots, a, b, (k, tolerance, jitter, EPS, EPS / 2 * total))
     for j in range(count):
         u = work[k + 1, j]
         if u <= a:
@@ -182,14 +185,22 @@ def _scaled_roots(work, k, n, lo, hi, noise):
     return count
 
 
-@device
+@inlined
 def _centre(work, k, n, mid, half, reach):
     """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``.
 
     Returns the sum of magnitudes, and the one rounding goes by: that before the move if it was done plainly.
     """
-    before = magnitude(work, k + 3, n, reach)
-    shift_row(work, k + 3, n, mid, work, 0)
+    before = 0.0
+    for j in range(n - 1, -1, -1):
+        x = work[k + 3, j]
+        before = before * reach + abs(x)
+        work[0, j] = x
+    for j in range(n - 1):
+        x = work[0, n - 1]
+        for m in range(n - 2, j - 1, -1):
+            x = work[0, m] + mid * x
+            work[0, m] = x
     total = _stretch(work, n, half)
     if before <= PLAIN_SHIFT_LOSS * total:
         return total, max(before, total)
@@ -198,7 +209,7 @@ def _centre(work, k, n, mid, half, reach):
     return total, total
 
 
-@device
+@inlined
 def _stretch(work, n, half):
     """Multiply coefficient ``j`` of row 0 by ``half**j``; returns the sum of magnitudes."""
     total = abs(work[0, 0])
@@ -208,6 +219,36 @@ def _stretch(work, n, half):
         work[0, j] *= power
         total += abs(work[0, j])
     return total
+
+
+@inlined
+def _at_most_one(work, k, n, a, b, settings):
+    """Roots of row 0 in [a, b] where a glance shows none or one, into row ``k + 1``; -1 where it does not.
+
+    Descartes' rule: in Bernstein form on [-1, 1] there are no more roots, double ones counted twice, than
+    changes of sign. With all coefficients beyond ``margin`` that is so too of the polynomial moved by
+    anything within the tolerance, so no touch within it is missed. ``settings`` is ``(margin, floor)``.
+    """
+    margin, floor = settings
+    for i in range(n):
+        work[k, i] = work[0, 0]
+    for j in range(1, n):
+        x = work[0, j]
+        for i in range(n):
+            work[k, i] += x * _BERNSTEIN[n - 1, j, i]
+    changes = 0
+    for i in range(n):
+        if abs(work[k, i]) <= margin:
+            return -1
+        if i > 0 and (work[k, i] > 0.0) != (work[k, i - 1] > 0.0):
+            changes += 1
+    if changes == 0:
+        return 0
+    left, right = _value(work, 0, n, a), _value(work, 0, n, b)
+    if changes > 1 or min(abs(left), abs(right)) <= margin or (left > 0.0) == (right > 0.0):
+        return -1
+    work[k + 1, 0] = _newton(work, 0, n, (a, left), (b, right), EPS, floor)
+    return 1
 
 
 @device
@@ -249,7 +290,7 @@ def _critical(work, k, n, a, b):
     return knots
 
 
-@device
+@inlined
 def _quadratic_knots(work, row, into, a, b):
     """Roots of a quadratic ``row`` in ``(a, b)``, ascending in row ``into``; returns how many.
 
@@ -288,7 +329,7 @@ def _between(work, row, n, knots, a, b, settings):
     for j in range(knots + 2):
         is_end = j == 0 or j == knots + 1
         x = a if j == 0 else (b if j == knots + 1 else work[k + 2, j - 1])
-        v = horner(work, row, n, x)
+        v = _value(work, row, n, x)
         limit = tolerance
         if is_end and tolerance < abs(v) <= tolerance + slack:
             limit += jitter * abs(_slope(work, row, n, x))
@@ -313,7 +354,16 @@ def _between(work, row, n, knots, a, b, settings):
     return count
 
 
-@device
+@inlined
+def _value(work, row, n, x):
+    """Value of ``row`` at ``x``."""
+    value = work[row, n - 1]
+    for j in range(n - 2, -1, -1):
+        value = value * x + work[row, j]
+    return value
+
+
+@inlined
 def _slope(work, row, n, x):
     """Derivative of ``row`` at ``x``."""
     slope = (n - 1) * work[row, n - 1]
@@ -322,7 +372,7 @@ def _slope(work, row, n, x):
     return slope
 
 
-@device
+@inlined
 def _inside(work, row, n, left, right, step, floor):
     """The root of ``row`` in a monotone piece, given (x, value) at its two ends, of opposite signs."""
     if n == 2:
@@ -334,7 +384,7 @@ def _inside(work, row, n, left, right, step, floor):
     return min(max(x, left[0]), right[0])
 
 
-@device
+@inlined
 def _quadratic(c0, c1, c2, rising):
     """The root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
 
