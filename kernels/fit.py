@@ -35,6 +35,8 @@ from pulse.kernels.reach import (
     TRUTH,
     WEIGHT,
     choose,
+    evens_out,
+    least_magnitude,
     reach,
     start_value,
     tolerance,
@@ -62,7 +64,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1):
     c0, c1 = w[a, C0], w[a, C1]
     d0 = (c0 + c1 * x0) - y0
     d1 = d0 if w[a, TRUTH] == SAMPLES else (c0 + c1 * x1) - y1
-    magnitude = max(abs(y0), abs(y1)) + abs(c1) * max(abs(x0), abs(x1))
+    magnitude = max(abs(y0), abs(y1)) + abs(c0) + abs(c1) * max(abs(x0), abs(x1))
     delta = w[a, DELTA]
     after = delta + 0.5 * (d0 + d1) * (x1 - x0)
     swell = max(abs(delta), abs(after))
@@ -71,7 +73,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1):
     w[a, TRIAL] = max(w[a, DEVIATION], max(abs(d0), abs(d1)))
     w[a, TRIAL + 1] = max(w[a, DRIFT], swell)
     w[a, TRIAL + 2] = after
-    weight = w[a, WEIGHT] + 0.5 * (abs(y0) + abs(y1)) * (x1 - x0)
+    weight = w[a, WEIGHT] + magnitude * (x1 - x0)
     w[a, TRIAL + 3] = weight
     w[a, TRIAL + 4] = max(w[a, MAGNITUDE], magnitude)
     holds = True
@@ -80,7 +82,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1):
         slack = ROUNDING * magnitude
         holds = abs(d0) <= tolerance(y0, rel, floor) + slack and abs(d1) <= tolerance(y1, rel, floor) + slack
     if w[a, DRIFT_REL] >= 0.0:
-        asked = tolerance(min(abs(y0), abs(y1)), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+        asked = tolerance(least_magnitude(y0, y1), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
         holds = holds and swell <= asked + ROUNDING * weight
     return holds
 
@@ -150,25 +152,26 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
     width = (out_value.shape[1] - 2) // w.shape[0]
     for a in range(w.shape[0]):
         at = 2 + a * width
-        for i in range(width - 2):
+        for i in range(width - 3):
             out_value[row, at + i] = w[a, C0 + i] if i < count else 0.0
         err, drift = w[a, DEVIATION], w[a, DRIFT]
         if err > 0.0 or w[a, C1] != 0.0:
             err += ROUNDING * w[a, MAGNITUDE] + GRAIN * abs(w[a, C1])  # instants are known to a grain
-        if drift > 0.0:
-            drift += ROUNDING * w[a, WEIGHT]
-        out_value[row, at + width - 2], out_value[row, at + width - 1] = err, drift
+        if drift > 0.0 or err > 0.0:
+            drift += ROUNDING * (w[a, WEIGHT] + drift)
+        out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
+        out_value[row, at + width - 1] = w[a, DELTA]
 
 
 @device
 def _emit_open(w, row, out_index, out_value, offset):
-    """Write what is still open: where it begins, and the drift and weight it begins with."""
+    """Write what is still open: where it begins, and the weight and delta it begins with."""
     out_index[row, 4] = 0
     out_value[row, 0], out_value[row, 1] = offset, offset
     width = (out_value.shape[1] - 2) // w.shape[0]
     for a in range(w.shape[0]):
         at = 2 + a * width + width - 2
-        out_value[row, at], out_value[row, at + 1] = w[a, DELTA], w[a, WEIGHT]
+        out_value[row, at], out_value[row, at + 1] = w[a, WEIGHT], w[a, DELTA]
 
 
 @device
@@ -185,19 +188,30 @@ def _enter(index, flag, resume, w, j):
 
 
 @device
+def _is_keys_end(index, flag, j, end):
+    """Whether nothing but a closing point follows the intervals before ``end`` for their key."""
+    k, last = index[j, 2], end
+    if last < flag.shape[0] and flag[last] == POINT and index[last, 2] == k:
+        last += 1
+    return last == flag.shape[0] or index[last, 2] != k
+
+
+@device
 def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
     """The asked degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
     lines = degree != 0
     if degree == AUTO:
-        end_flat, _ = reach(t, v, index, flag, w, j, offset, False)
-        end, cut = reach(t, v, index, flag, w, j, offset, True)
+        end_flat, _ = reach(t, v, index, flag, w, j, offset, False, LONGEST)
+        end, _ = reach(t, v, index, flag, w, j, offset, True, LONGEST)
         # A segment stores its range and bounds besides its coefficients: six numbers against seven.
         lines = (end_flat - j + 1) * 7 < (end - j + 1) * 6
-        if not lines:
-            end, cut = reach(t, v, index, flag, w, j, offset, False)
-    else:
-        end, cut = reach(t, v, index, flag, w, j, offset, lines)
+        lines = lines or (end < flag.shape[0] and flag[end] == OPEN)  # undecided: more is to come
+    end, cut = reach(t, v, index, flag, w, j, offset, lines, LONGEST)
     choose(w, offset, cut)
+    if end > j + 1 and _is_keys_end(index, flag, j, end) and not evens_out(w, offset, cut):
+        # What goes on elsewhere should not inherit a difference: go half the way, and try again with fewer constraints from there.
+        end, cut = reach(t, v, index, flag, w, j, offset, lines, (end - j) // 2)
+        choose(w, offset, cut)
     return end, cut, lines
 
 
@@ -266,8 +280,9 @@ class Fitted(NamedTuple):
     lo: Array
     hi: Array
     coefficients: Array  # [m, A, degree + 1]
-    err: Array  # [m, A]; of an open start: the drift it begins with
-    drift: Array  # [m, A]; of an open start: the weight it begins with
+    err: Array  # [m, A]: largest deviation
+    drift: Array  # [m, A]: largest difference of the integrals; of an open start: the weight it begins with
+    delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start: at its begin
 
 
 def fit(
@@ -298,12 +313,12 @@ def fit(
     parts: list[tuple[IntArray, Array]] = []
     while cursor[0] < len(found.flag) and cursor[2] == OK:
         out_index = np.empty((room, 5), dtype=np.int64)
-        out_value = np.empty((room, 2 + attributes * (width + 2)))
+        out_value = np.empty((room, 2 + attributes * (width + 3)))
         _fit(t, v, found.index, found.flag, resume, w, cursor, out_index, out_value)
         parts.append((out_index[: cursor[1]], out_value[: cursor[1]]))
     index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 5), dtype=np.int64)
-    value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 2)))
-    per = value[:, 2:].reshape(len(value), attributes, width + 2)
+    value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 3)))
+    per = value[:, 2:].reshape(len(value), attributes, width + 3)
     fitted = Fitted(
         *(np.ascontiguousarray(index[:, i]) for i in range(5)),
         np.ascontiguousarray(value[:, 0]),
@@ -311,5 +326,6 @@ def fit(
         np.ascontiguousarray(per[:, :, :width]),
         np.ascontiguousarray(per[:, :, width]),
         np.ascontiguousarray(per[:, :, width + 1]),
+        np.ascontiguousarray(per[:, :, width + 2]),
     )
     return fitted, int(cursor[2])

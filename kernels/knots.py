@@ -35,6 +35,9 @@ TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES}
 CONTINUES, FRESH, RUN, RESUME, POINT, OPEN, OPEN_RUN = range(7)
 USED, SUPERSEDED, LATE, NOT_A_NUMBER = 0, 1, 2, 3
 
+LIMITS = (
+    5  # per key: watermark, max_gap, stays open, was resumed, whether a value that is no number makes a hole
+)
 NO_TIME = np.iinfo(np.int64).min
 IntArray = npt.NDArray[np.int64]
 
@@ -75,7 +78,7 @@ def _put(out, m, opener, ender, k, how):
 
 @device
 def _key_intervals(data, k, begin, end, limits, out, verdict, m):
-    """Elements of one key's tuples ``begin:end``, from ``m`` on; ``limits``: watermark, max_gap, open, resumed."""
+    """Elements of one key's tuples ``begin:end``, from ``m`` on; ``limits``: see LIMITS."""
     t, v, truth, change = data
     lines = False  # is any truth linear: then an interval needs a value at its end
     jumps = False  # is any truth step or samples: then a run's last value needs a point
@@ -90,23 +93,25 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     last = -1  # newest tuple used
     how = RESUME if limits[3] != 0 else RUN
     for i in range(begin, end):
-        if not _finite(v, i):
+        finite = _finite(v, i)
+        late = newest != NO_TIME and t[i] < newest
+        if not finite and (limits[4] == 0 or opener < 0 or late):
             verdict[i] = NOT_A_NUMBER
-            if opener >= 0 and t[i] >= newest:
-                if not lines and t[i] > t[opener]:
-                    m = _put(out, m, opener, i, k, how)
-                    newest = t[i]
-                else:
-                    m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
-                opener, how = -1, RUN
             continue
-        if newest != NO_TIME and t[i] < newest:
+        if late:
             verdict[i] = LATE
             continue
         if opener >= 0 and max_gap >= 0 and t[i] - newest > max_gap:
             m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
             opener, how = -1, RUN
-        if opener < 0:
+        if not finite:
+            verdict[i] = NOT_A_NUMBER
+            if opener >= 0 and not lines and t[i] > t[opener]:  # what ruled holds until nobody knows
+                m = _put(out, m, opener, i, k, how)
+            elif opener >= 0:
+                m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
+            opener, how = -1, RUN
+        elif opener < 0:
             opener, group, last = i, i, i
         elif t[i] == newest:
             if t[opener] < t[i]:  # repeats were skipped: what ruled until now ends here
@@ -114,7 +119,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
                 how = FRESH if change[i] != change[opener] else CONTINUES
                 group = i
             else:
-                if opener != group or not lines:
+                if opener != group or not lines or how == RUN:
                     verdict[opener] = SUPERSEDED
                 if how == CONTINUES and (_differs(v, group, i, truth, LINEAR) or change[i] != change[opener]):
                     how = FRESH
@@ -166,23 +171,26 @@ def intervals(
     *,
     max_gap: int = -1,
     open_ended: bool = False,
+    holes: bool = False,
     resumed: npt.NDArray[np.bool_] | None = None,
 ) -> Intervals:
     """Intervals of tuples grouped by key.
 
     ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the unmodelled
-    attributes' values, ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place).
+    attributes' values, ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place). A tuple
+    with a value that is not finite gets the verdict NOT_A_NUMBER and plays no part, or with ``holes`` ends what is known.
     """
     n, keys = len(t), len(offsets) - 1
     if v.ndim != 2 or v.shape != (len(truth), n) or len(change) != n or len(watermark) != keys:
         raise ValueError(
             f"expected v of shape ({len(truth)}, {n}), change of length {n}, watermark of length {keys}"
         )
-    limits = np.empty((keys, 4), dtype=np.int64)
+    limits = np.empty((keys, LIMITS), dtype=np.int64)
     limits[:, 0] = watermark
     limits[:, 1] = max_gap
     limits[:, 2] = open_ended
     limits[:, 3] = False if resumed is None else resumed
+    limits[:, 4] = holes
     # A tuple ends at most one interval; a run adds at most two elements at its end and begins with a tuple.
     index = np.empty((2 * n + 2 * keys, 3), dtype=np.int64)
     flag = np.empty(len(index), dtype=np.uint8)

@@ -41,13 +41,14 @@ ROUNDING = 8 * EPS
 LONGEST = 65536  # intervals in one segment: bounds what an open segment keeps in memory
 _SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the instants asked
 _MOST_INSTANTS = 16
+_EVEN = 1e-6  # of the bound on the integral: no difference worth handing on
 
 NOT_ASKED = -1.0
 # Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is negative), …
 REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, TUBE + 4
 # … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and place where it failed, the model, …
 BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
-# … and what is known of it: largest deviation and drift, the drift now, the integral of |truth| since the run began, the largest magnitude.
+# … and what is known of it: largest deviation and drift, the drift now, the integral of the magnitude since the run began, the largest magnitude.
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
 KNOWN = 5  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
@@ -59,6 +60,12 @@ def tolerance(y, rel, floor):
     """The bound at a true value ``y``."""
     e = rel * abs(y)
     return e if e > floor else floor
+
+
+@device
+def least_magnitude(y0, y1):
+    """The smallest absolute value on the way from ``y0`` to ``y1``."""
+    return 0.0 if (y0 < 0.0) != (y1 < 0.0) else min(abs(y0), abs(y1))
 
 
 @device
@@ -172,7 +179,7 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
                 reached = x0
     if w[a, DRIFT_REL] >= 0.0:
         if side == FITS:
-            least = min(abs(y0 + base), abs(y1 + base))
+            least = least_magnitude(y0 + base, y1 + base)
             if (
                 j + 1 < flag.shape[0] and flag[j + 1] <= FRESH
             ):  # the bound that rules next holds at the end, too
@@ -187,10 +194,10 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
 
 
 @device
-def reach(t, v, index, flag, w, j, offset, lines):
+def reach(t, v, index, flag, w, j, offset, lines, longest):
     """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
 
-    Intervals ``j`` to ``end - 1`` are covered; ``cut`` is the offset from the segment's reference at which it ends, which may lie
+    Intervals ``j`` to ``end - 1``, at most ``longest``, are covered; ``cut`` is the offset from the segment's reference at which it ends, which may lie
     inside interval ``end``. No progress (``cut == offset``) only where constants meet a slope they may not deviate from, or where
     bounds on value and integral contradict each other.
     """
@@ -201,7 +208,7 @@ def reach(t, v, index, flag, w, j, offset, lines):
         w[a, AREA], w[a, SIDE] = 0.0, FITS
     end, cut = j, offset
     x1 = offset
-    while end < flag.shape[0] and (end == j or flag[end] == CONTINUES) and end - j < LONGEST:
+    while end < flag.shape[0] and (end == j or flag[end] == CONTINUES) and end - j < longest:
         x0 = x1
         x1 = (t[index[end, 1]] - ref) / MICROSECONDS
         cut = x1
@@ -229,3 +236,16 @@ def choose(w, start, cut):
         else:
             ca, cb = middle(w, a)
         w[a, C0], w[a, C1] = w[a, BASE] + ca, cb
+
+
+@device
+def evens_out(w, start, cut):
+    """Whether the chosen models end with the integrals equal, for every attribute whose integral is bounded."""
+    for a in range(w.shape[0]):
+        if w[a, DRIFT_REL] >= 0.0:
+            length = cut - start
+            mean = (w[a, C0] - w[a, BASE]) + w[a, C1] * 0.5 * (start + cut)
+            left = w[a, DELTA] + mean * length - w[a, AREA]
+            if abs(left) > _EVEN * tolerance(w[a, BASE], w[a, DRIFT_REL], w[a, DRIFT_FLOOR]):
+                return False
+    return True

@@ -1,0 +1,260 @@
+"""The model operator: tuples in, certified segments out, online and in one pass (semantics 2).
+
+1 Transforms: a :class:`Fitter` takes batches of tuples, keys interleaved as they come, and gives back the segments that are closed. It
+  keeps the tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works when what is new outweighs
+  what is kept, so a tuple is looked at a bounded number of times whatever the batches' size.
+2 Bounds: it is where certificates come from; the kernels measure them.
+3 Inverts: the bounds it is given are the end of every inversion.
+4 Revises: a late tuple is set aside with a reason; the segments it would touch are known by key and time.
+5 Accents: none reach it; they are applied to tuples before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch, format_instant
+from pulse.core.errors import PulseError
+from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit
+from pulse.kernels.group import group
+from pulse.kernels.knots import LATE, NO_TIME, NOT_A_NUMBER, SUPERSEDED, USED, Intervals, intervals
+from pulse.kernels.status import OK
+from pulse.operators.fit_ends import KeyEnds
+from pulse.operators.fit_spec import FitSpec
+from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times, values
+
+REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
+_CHUNK = (
+    1 << 20
+)  # rows worked on at a time: large enough for the kernels, small enough for the cache's second level
+
+
+class FitError(PulseError, ValueError):
+    """The data cannot be modelled as asked."""
+
+
+@dataclass
+class FitCounts:
+    """What became of the tuples."""
+
+    tuples: int = 0
+    late: int = 0
+    not_finite: int = 0
+    superseded: int = 0  # another tuple of the same key and instant came after it
+    truncated: int = 0  # times finer than a microsecond, rounded down
+    first_not_finite: str | None = None
+
+    def add(self, other: FitCounts) -> None:
+        """Add another's counts; the first offender stays the first."""
+        self.tuples += other.tuples
+        self.late += other.late
+        self.not_finite += other.not_finite
+        self.superseded += other.superseded
+        self.truncated += other.truncated
+        self.first_not_finite = self.first_not_finite or other.first_not_finite
+
+
+class Fitter:
+    """The running state of one fit. Picklable; feed it with :meth:`push`, end it with :meth:`finish`."""
+
+    def __init__(
+        self,
+        spec: FitSpec,
+        *,
+        watermarks: Mapping[tuple[object, ...], int] | None = None,
+        chunk_rows: int = _CHUNK,
+    ) -> None:
+        self.spec = spec
+        self.counts = FitCounts()
+        self._chunk_rows = chunk_rows
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._kept: pa.Table | None = None
+        self._ids: dict[tuple[object, ...], int] = {}
+        self._watermark = np.empty(0, dtype=np.int64)
+        self._resume = np.empty((0, 1 + 2 * len(spec.schema.modelled)))
+        self._resumed = np.empty(0, dtype=bool)
+        self._has_kept = np.empty(0, dtype=bool)
+        self._aside: list[pa.Table] = []
+        self.ends = KeyEnds(spec)
+        for key, time in (watermarks or {}).items():
+            self._watermark = np.append(self._watermark[: self._id(key)], time)
+        self._grow()
+
+    def push(self, table: pa.Table | pa.RecordBatch) -> SegmentBatch | None:
+        """Take tuples; the segments that closed, if any work was done."""
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        check_columns(table.schema, self.spec.schema, "tuples")
+        if table.num_rows:
+            self._pending.append(table.select(needed_columns(self.spec.schema)))
+            self._pending_rows += table.num_rows
+        kept = 0 if self._kept is None else self._kept.num_rows
+        return self._work(final=False) if self._pending_rows >= max(self._chunk_rows, kept) else None
+
+    def finish(self) -> SegmentBatch:
+        """The rest: every open segment ends at its key's newest tuple."""
+        return self._work(final=True)
+
+    def take_aside(self) -> pa.Table | None:
+        """The tuples set aside since the last call, with their ``reason``."""
+        aside, self._aside = self._aside, []
+        return pa.concat_tables(aside, promote_options="permissive") if aside else None
+
+    # -- one pass over what is there ------------------------------------------------------------------------
+
+    def _work(self, *, final: bool) -> SegmentBatch:
+        schema = self.spec.schema
+        tables = [*([] if self._kept is None else [self._kept]), *self._pending]
+        kept = 0 if self._kept is None else self._kept.num_rows
+        self._pending, self._pending_rows, self._kept = [], 0, None
+        if not tables:
+            return SegmentBatch.empty(schema)
+        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+        encoded = encode_keys(table, schema)
+        order, offsets = group(encoded.codes, len(encoded.keys))
+        t, finer = times(table, schema)
+        v = values(table, schema)
+        if order is not None:
+            t, v = t[order], np.ascontiguousarray(v[:, order])
+        grouped = (
+            table
+            if order is None or not schema.unmodelled
+            else table.select(schema.unmodelled_names).take(order)
+        )
+        change = changes(grouped, schema)
+        ids = np.array([self._id(key) for key in encoded.keys], dtype=np.int64)
+        self._grow()
+        watermark = np.where(self._has_kept[ids], NO_TIME, self._watermark[ids])
+        found = intervals(
+            t,
+            v,
+            offsets,
+            self.spec.truth,
+            change,
+            watermark,
+            max_gap=-1 if self.spec.max_gap is None else self.spec.max_gap,
+            open_ended=not final,
+            holes=self.spec.nonfinite == "hole",
+            resumed=self._resumed[ids],
+        )
+        self._watermark[ids] = np.maximum(self._watermark[ids], watermark)
+        fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
+        rows = np.arange(len(t)) if order is None else order
+        self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
+        self._keep(table, rows, fitted, found.verdict, offsets, ids)
+        self.ends.see(table, rows, t, v, found.verdict, offsets, ids)
+        if final:
+            self.ends.settle(fitted, t, ids)
+        return self._segments(table, rows, t, fitted)
+
+    def _note(
+        self, table: pa.Table, rows: Any, t: Any, v: Any, verdict: Any, encoded: Any, kept: int, finer: int
+    ) -> None:
+        """Count what is new and set aside what has no place."""
+        counts = self.counts
+        counts.tuples += len(t) - kept
+        counts.truncated += finer
+        counts.superseded += int(np.count_nonzero(verdict == SUPERSEDED))
+        for code, reason in REASONS.items():
+            where = np.flatnonzero(verdict == code)
+            if not len(where):
+                continue
+            if code == LATE:
+                counts.late += len(where)
+            else:
+                counts.not_finite += len(where)
+                i = int(where[np.argmin(rows[where])])
+                if counts.first_not_finite is None:
+                    names = self.spec.schema.modelled_names
+                    bad = next(a for a in range(len(names)) if not np.isfinite(v[a, i]))
+                    key = encoded.keys[encoded.codes[rows[i]]]
+                    counts.first_not_finite = (
+                        f"{names[bad]} = {v[bad, i]} of key {key!r} at {format_instant(int(t[i]))}"
+                    )
+            aside = table.take(pa.array(np.sort(rows[where])))
+            self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
+
+    def _keep(self, table: pa.Table, rows: Any, fitted: Fitted, verdict: Any, offsets: Any, ids: Any) -> None:
+        """Keep the tuples of open segments, and where those begin."""
+        self._resumed[ids] = False
+        self._has_kept[ids] = False
+        self._resume[ids] = 0.0
+        open_rows = np.flatnonzero((fitted.kind == OPEN_START) | (fitted.kind == OPEN_SEGMENT))
+        if not len(open_rows):
+            return
+        keep = np.zeros(len(rows), dtype=bool)
+        for i in open_rows:
+            key = fitted.key[i]
+            keep[fitted.tuple[i] : offsets[key + 1]] = True
+            which = ids[key]
+            self._has_kept[which] = True
+            self._resumed[which] = fitted.kind[i] == OPEN_SEGMENT
+            self._resume[which, 0] = fitted.lo[i]
+            self._resume[which, 1::2] = fitted.delta[i]
+            self._resume[which, 2::2] = fitted.drift[i]
+        self._kept = table.take(pa.array(rows[keep & (verdict == USED)]))
+
+    def _segments(self, table: pa.Table, rows: Any, t: Any, fitted: Fitted) -> SegmentBatch:
+        schema = self.spec.schema
+        chosen = np.flatnonzero((fitted.kind == SEGMENT) | (fitted.kind == POINT_SEGMENT))
+        if not len(chosen):
+            return SegmentBatch.empty(schema)
+        tuples = rows[fitted.tuple[chosen]]
+        drifting = [a for a, (_, truth) in enumerate(schema.modelled) if truth != "samples"]
+        names = schema.modelled_names
+        return SegmentBatch.from_arrays(
+            schema,
+            keys={name: table.column(name).take(pa.array(tuples)) for name in schema.key_names},
+            ref=t[fitted.tuple[chosen]],
+            lo=fitted.lo[chosen],
+            hi=fitted.hi[chosen],
+            models={name: models_of(fitted, chosen, a, self.spec) for a, name in enumerate(names)},
+            err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
+            drift={names[a]: fitted.drift[chosen, a] for a in drifting},
+            unmodelled={name: table.column(name).take(pa.array(tuples)) for name in schema.unmodelled_names},
+            at_rest=False,
+        )
+
+    def _id(self, key: tuple[object, ...]) -> int:
+        return self._ids.setdefault(key, len(self._ids))
+
+    def _grow(self) -> None:
+        more = len(self._ids) - len(self._watermark)
+        if more > 0:
+            self._watermark = np.concatenate([self._watermark, np.full(more, NO_TIME, dtype=np.int64)])
+        more = len(self._ids) - len(self._resume)
+        if more > 0:
+            self._resume = np.concatenate([self._resume, np.zeros((more, self._resume.shape[1]))])
+            self._resumed = np.concatenate([self._resumed, np.zeros(more, dtype=bool)])
+            self._has_kept = np.concatenate([self._has_kept, np.zeros(more, dtype=bool)])
+
+
+def fit_rows(
+    t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Sequence[tuple[object, ...]]
+) -> Fitted:
+    """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
+    kernel = fit
+    fitted, status = kernel(t, v, found, spec.bounds, spec.truth, resume, degree=spec.degree)
+    if status != OK:
+        key, at = (int(fitted.key[-1]), int(fitted.tuple[-1])) if len(fitted.key) else (0, 0)
+        raise FitError(
+            f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
+            'within the bound; use degree 1, or a bound with a floor ("0.05% or 0.001")'
+        )
+    return fitted
+
+
+def models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:
+    """Coefficients of attribute ``a``: of one width, or ragged where the degree was chosen per segment."""
+    coefficients = fitted.coefficients[chosen, a]
+    if spec.degree != AUTO:
+        return coefficients
+    count = fitted.count[chosen]
+    within = np.arange(coefficients.shape[1]) < count[:, None]
+    return coefficients[within], np.concatenate([[0], np.cumsum(count)])

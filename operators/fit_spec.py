@@ -1,0 +1,136 @@
+"""What a fit is asked for: the stream, the bounds, the degree, and what counts as a hole (semantics 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.core import ErrorBound, StreamSchema, Truth, format_duration
+from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
+from pulse.core.errors import BoundError, PulseError, unknown_column
+from pulse.kernels.fit import AUTO
+from pulse.kernels.knots import TRUTHS
+from pulse.kernels.reach import NOT_ASKED
+
+HIGHEST_DEGREE = 5
+
+
+class FitSpecError(PulseError, ValueError):
+    """A fit was asked for that cannot be made."""
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """How to model a stream. ``error`` and ``drift`` hold one bound or None per modelled attribute, in the schema's order."""
+
+    schema: StreamSchema
+    error: tuple[ErrorBound | None, ...]
+    drift: tuple[ErrorBound | None, ...]
+    degree: int = 1
+    max_gap: int | None = None
+    nonfinite: str = "reject"
+
+    @classmethod
+    def of(
+        cls,
+        schema: StreamSchema,
+        *,
+        error: Any = None,
+        drift: Any = None,
+        degree: int | str = 1,
+        max_gap: int | None = None,
+        nonfinite: str = "reject",
+    ) -> FitSpec:
+        """A spec from bounds as users write them: one for all attributes, or a mapping by attribute.
+
+        >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
+        >>> FitSpec.of(trades, error="0.05%").error
+        (Relative(percent=0.05),)
+        """
+        return cls(
+            schema=schema,
+            error=_per_attribute(error, schema, "error"),
+            drift=_per_attribute(drift, schema, "drift"),
+            degree=_degree(degree),
+            max_gap=max_gap,
+            nonfinite=nonfinite,
+        )
+
+    def __post_init__(self) -> None:
+        if self.nonfinite not in ("reject", "hole"):
+            raise FitSpecError(f"nonfinite: expected 'reject' or 'hole', got {self.nonfinite!r}")
+        for (name, truth), error, drift in zip(self.schema.modelled, self.error, self.drift, strict=True):
+            if error is None and drift is None:
+                raise FitSpecError(
+                    f'fit: \'{name}\' has no bound; ask for one on its value (error="0.05%"), its integral (drift="0.005%") or both'
+                )
+            if drift is not None and truth is Truth.SAMPLES:
+                raise FitSpecError(
+                    f"fit: '{name}' is defined only at its samples, so it has no integral to bound; give an error"
+                )
+            if drift is not None and self.degree > 1:
+                raise FitSpecError(
+                    f"fit: a bound on the integral of '{name}' needs degree 0, 1 or auto, got {self.degree}"
+                )
+
+    @property
+    def truth(self) -> npt.NDArray[np.int64]:
+        """The attributes' truths as the kernels know them."""
+        return np.array([TRUTHS[truth.value] for _, truth in self.schema.modelled], dtype=np.int64)
+
+    @property
+    def bounds(self) -> npt.NDArray[np.float64]:
+        """The asked bounds as the kernels know them: ``[A, 4]``."""
+        rows = [(*_pair(error), *_pair(drift)) for error, drift in zip(self.error, self.drift, strict=True)]
+        return np.array(rows, dtype=np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a manifest."""
+        names = self.schema.modelled_names
+        return {
+            "error": {name: None if b is None else str(b) for name, b in zip(names, self.error, strict=True)},
+            "drift": {name: None if b is None else str(b) for name, b in zip(names, self.drift, strict=True)},
+            "degree": "auto" if self.degree == AUTO else self.degree,
+            "max_gap": None if self.max_gap is None else format_duration(self.max_gap),
+            "nonfinite": self.nonfinite,
+        }
+
+
+def _pair(bound: ErrorBound | None) -> tuple[float, float]:
+    """Share of the truth and floor."""
+    match bound:
+        case None:
+            return NOT_ASKED, NOT_ASKED
+        case Absolute(value):
+            return 0.0, value
+        case Relative(percent):
+            return percent / 100.0, 0.0
+        case RelativeWithFloor(percent, floor):
+            return percent / 100.0, floor
+    raise BoundError(f"error bound: {bound!r} is of no known kind")
+
+
+def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBound | None, ...]:
+    names = schema.modelled_names
+    if given is None:
+        return (None,) * len(names)
+    if not isinstance(given, Mapping):
+        return (ErrorBound.parse(given),) * len(names)
+    for name in given:
+        if name not in names:
+            raise unknown_column(name, names, what)
+    return tuple(ErrorBound.parse(given[name]) if given.get(name) is not None else None for name in names)
+
+
+def _degree(degree: int | str) -> int:
+    if degree == "auto":
+        return AUTO
+    if isinstance(degree, bool) or not isinstance(degree, (int, str)) or not str(degree).isdigit():
+        raise FitSpecError(f"degree: expected 0 to {HIGHEST_DEGREE} or 'auto', got {degree!r}")
+    if int(degree) > HIGHEST_DEGREE:
+        raise FitSpecError(f"degree: expected 0 to {HIGHEST_DEGREE} or 'auto', got {degree}")
+    return int(degree)

@@ -1,0 +1,117 @@
+"""Batches of tuples as arrays: keys as small integers, time as microseconds, attributes as floats."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
+from pulse.core.errors import unknown_column
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class KeyCodes(NamedTuple):
+    """``codes[n]`` into ``keys``, one tuple of Python values per distinct key."""
+
+    codes: IntArray
+    keys: list[tuple[object, ...]]
+
+
+def needed_columns(schema: StreamSchema) -> list[str]:
+    """What a fit reads of a source."""
+    return [*schema.key_names, schema.time, *schema.modelled_names, *schema.unmodelled_names]
+
+
+def check_columns(columns: pa.Schema, schema: StreamSchema, where: str) -> None:
+    """Whether a source has what the stream needs, in types that can serve; an error names the first that does not."""
+    for name in needed_columns(schema):
+        if name not in columns.names:
+            raise unknown_column(name, columns.names, where)
+    time = columns.field(schema.time).type
+    if not (pa.types.is_timestamp(time) or pa.types.is_date(time)):
+        raise ColumnTypeError(
+            f"{where}, time column '{schema.time}': expected timestamps, got {time}; "
+            "name the column that holds them, or convert it (numbers need a unit, text a format)"
+        )
+    for name in schema.modelled_names:
+        type_ = columns.field(name).type
+        if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+            raise ColumnTypeError(f"{where}, modelled column '{name}': expected numbers, got {type_}")
+
+
+def encode_keys(table: pa.Table, schema: StreamSchema) -> KeyCodes:
+    """Codes of the rows' keys, in order of first appearance for a single column."""
+    n = table.num_rows
+    if not schema.key:
+        return KeyCodes(np.zeros(n, dtype=np.int64), [()])
+    codes, values = np.zeros(n, dtype=np.int64), [np.zeros(1, dtype=np.int64)]
+    columns = [_dictionary(table.column(name), name) for name in schema.key_names]
+    if len(columns) == 1:
+        indices, distinct = columns[0]
+        return KeyCodes(indices, [(value,) for value in distinct])
+    for indices, distinct in columns:
+        codes = codes * max(len(distinct), 1) + indices
+        present, codes = np.unique(codes, return_inverse=True)
+        values = [v[present // max(len(distinct), 1)] for v in values]
+        values.append(present % max(len(distinct), 1))
+    keys = zip(*([d[i] for i in v] for v, (_, d) in zip(values[1:], columns, strict=True)), strict=True)
+    return KeyCodes(codes.astype(np.int64), list(keys))
+
+
+def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[object]]:
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise NullKeyError(
+            f"key column '{name}': {column.null_count} nulls, the first in row {row} of the batch; a tuple without a key belongs to nobody"
+        )
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    array = column.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], type=column.type)
+    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+
+
+def times(table: pa.Table, schema: StreamSchema) -> tuple[IntArray, int]:
+    """Microseconds per row, rounded down, and how many rows had finer digits."""
+    column = table.column(schema.time)
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise TimestampError(
+            f"time column '{schema.time}': {column.null_count} nulls, the first in row {row} of the batch; drop them or give them a time"
+        )
+    if column.type.id == pa.timestamp("us").id and column.type.unit == "us":
+        return column.combine_chunks().view(pa.int64()).to_numpy(), 0
+    whole, rest = split_timestamps(column)
+    return whole, int(np.count_nonzero(rest))
+
+
+def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
+    """Modelled attributes as ``[A, n]``; nulls become NaN."""
+    out = np.empty((len(schema.modelled), table.num_rows))
+    for a, name in enumerate(schema.modelled_names):
+        column = table.column(name)
+        if column.type != pa.float64():
+            column = pc.cast(column, pa.float64())
+        out[a] = column.to_numpy()
+    return out
+
+
+def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
+    """A code per row, in the table's order, that differs between neighbours whose unmodelled attributes differ."""
+    code = np.zeros(table.num_rows, dtype=np.int64)
+    for name in schema.unmodelled_names:
+        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        if len(indices):
+            code[1:] += indices[1:] != indices[:-1]
+    result: IntArray = np.cumsum(code)
+    return result
