@@ -14,7 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, IN_BYTE1, IN_INT1, OUT1, OUT2, OUT_BYTE1, OUT_INT1, device, kernel
+from pulse.kernels._jit import (
+    IN1,
+    IN2,
+    IN_BYTE1,
+    IN_INT1,
+    OUT1,
+    OUT2,
+    OUT_BYTE1,
+    OUT_INT1,
+    device,
+    inlined,
+    kernel,
+)
 from pulse.kernels.polynomial import _per_row
 
 Array = npt.NDArray[np.float64]
@@ -37,13 +49,13 @@ class IntervalSets(NamedTuple):
     ends: Bytes
 
 
-@device
+@inlined
 def before(x, side, y, other):
     """Whether the cut ``(x, side)`` lies before the cut ``(y, other)``."""
     return x < y or (x == y and side < other)
 
 
-@device
+@inlined
 def append(start, stop, out, first, at):
     """Add the interval between two cuts to a row of ``out = (bounds, ends)`` that began at ``first``.
 
@@ -66,13 +78,13 @@ def append(start, stop, out, first, at):
     return at + 1
 
 
-@device
+@inlined
 def start_of(bounds, ends, j):
     """The cut at which interval ``j`` starts."""
     return bounds[j, 0], 1 - np.int64(ends[j] & LOWER)
 
 
-@device
+@inlined
 def stop_of(bounds, ends, j):
     """The cut at which interval ``j`` stops."""
     return bounds[j, 1], np.int64(ends[j] >> 1)

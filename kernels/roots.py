@@ -440,7 +440,7 @@ def _newton(work, row, n, left, right, step, floor):
     return x
 
 
-@device
+@inlined
 def value_row(c, i, k, t):
     """Value of row ``i`` at ``t``, in double-double where cancellation would cost it its digits.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, INT, OUT2, OUT_BYTE1, OUT_INT1, device, kernel
+from pulse.kernels._jit import IN1, IN2, INT, OUT2, OUT_BYTE1, OUT_INT1, device, inlined, kernel
 from pulse.kernels.intervals import IntervalSets, append, trim
 from pulse.kernels.polynomial import _batch, _per_row
 from pulse.kernels.roots import root_work, roots_row, value_row
@@ -32,7 +32,7 @@ def sign_work(k):
     return root_work(k), np.empty(k)
 
 
-@device
+@inlined
 def sign_row(c, i, k, span, relation, noise, work, out):
     """Instants of the half-open ``span = (lo, hi)`` at which row ``i`` stands in ``relation`` to zero.
 
@@ -67,7 +67,7 @@ def sign_row(c, i, k, span, relation, noise, work, out):
     return at, status
 
 
-@device
+@inlined
 def _holds_between(c, i, k, a, b, relation, noise):
     """Whether the relation holds in the open ``(a, b)``, which has no root."""
     if relation == EQ or relation == NE:

@@ -43,7 +43,7 @@ def test_grid_roots_at_every_scale(roots, lo, hi, exponent, time_exponent):
     # a root of multiplicity m is good to the m-th root of the rounding
     worst = max([roots.count(r) for r in roots], default=1)
     assert len(found) == len(expected)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=40 * float(scale) * (100 * EPS) ** (1 / worst))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=40 * float(scale) * (1e4 * EPS) ** (1 / worst))
 
 
 @given(coefficient_rows(), st.floats(-1e3, 1e3), st.floats(1e-6, 1e3))
