@@ -82,7 +82,7 @@ def kernel(*argument_types: Any) -> Any:
 
     def decorate(func: Any) -> Any:
         if numba.config.DISABLE_JIT:
-            return func
+            return np.errstate(all="ignore")(func)  # compiled code does not warn of infinities either
         entry = Kernel(func, argument_types)
         _registry.append(entry)
         return entry

@@ -31,7 +31,7 @@ from pulse.kernels._jit import (
     OUT_BYTE1,
     OUT_INT1,
     OUT_INT2,
-    inlined,
+    device,
     kernel,
 )
 from pulse.kernels.exact import dd_add, dd_add_float
@@ -41,19 +41,25 @@ from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
 from pulse.kernels.window import (
     BEGIN,
     BEGIN_REST,
+    BLOCK,
     END,
     END_REST,
     FLOATS,
     HEAD,
-    INTEGERS,
     LARGEST,
+    RESTS,
     SLACK,
+    STATES,
     TAIL,
+    W0,
+    W1,
+    W2,
+    WHOLES,
     cell_polynomial,
     first_closing,
     instant,
     last_closing,
-    next_cell,
+    next_cells,
     next_piece,
     start_walk,
 )
@@ -61,10 +67,11 @@ from pulse.kernels.window import (
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_DENSE = 16  # samples in a cell from which on slices are worth their making
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 
 
-@inlined
+@device
 def _keep(value, values, status, p):
     """Store a sample; one that is not finite is reported and stored as zero."""
     fine = abs(value) <= LARGEST
@@ -72,18 +79,12 @@ def _keep(value, values, status, p):
     status[p] = OK if fine else NOT_FINITE
 
 
-@inlined
-def _keep_regular(w, k, s, step, values, status):
-    """Samples of ``w`` at ``s, s + step, …`` (whole microseconds) into the slices ``values`` and ``status``."""
-    if k <= 2:  # without arrays in the loop it runs on vectors
-        w0, w1, w2 = w[0], w[1], w[k]
-        w2 = w2 if k == 2 else 0.0
-        for m in range(values.shape[0]):
-            t = (s + m * step) / MICROSECONDS
-            _keep(w0 + t * (w1 + t * w2), values, status, m)
-    else:
-        for m in range(values.shape[0]):
-            _keep(horner1(w, k + 1, (s + m * step) / MICROSECONDS), values, status, m)
+@device
+def _keep_many(w0, w1, w2, s, step, values, status):
+    """Samples of a quadratic at ``s, s + step, …`` microseconds into slices, counted from 0: it runs on vectors."""
+    for j in range(values.shape[0]):
+        t = (s + j * step) / MICROSECONDS
+        _keep(w0 + t * (w1 + t * w2), values, status, j)
 
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, OUT1, OUT1, OUT1, OUT_INT1)
@@ -116,62 +117,96 @@ def _span_integrals(high, low, own, first, last, out):
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, OUT_INT1, OUT_INT2, OUT2, OUT2)
 def _window_integral(ref, lo, hi, c, offsets, size, out_offsets, out_at, out_span, out_c):
-    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    at, x = np.zeros(STATES, np.int64), np.zeros(FLOATS)
+    whole, rest = np.empty((BLOCK, WHOLES), np.int64), np.empty((BLOCK, RESTS))
     work = np.empty((4, c.shape[1]))
     m = 0
     out_offsets[0] = 0
     for g in range(offsets.shape[0] - 1):
         start_walk(offsets[g], offsets[g + 1], at)
-        while next_cell(ref, lo, hi, c, size, at, x):
-            end = (at[END] - at[BEGIN]) + x[END_REST]
-            if end - x[BEGIN_REST] > x[SLACK]:
-                cell_polynomial(ref, lo, hi, c, size, at, x, work, out_c[m])
-                out_at[m, 0], out_at[m, 1], out_at[m, 2] = at[BEGIN], at[HEAD], at[TAIL]
-                out_span[m, 0], out_span[m, 1] = x[BEGIN_REST] / MICROSECONDS, end / MICROSECONDS
-                m += 1
+        cells = next_cells(ref, lo, hi, c, size, at, x, whole, rest)
+        while cells > 0:
+            for i in range(cells):
+                end = (whole[i, END] - whole[i, BEGIN]) + rest[i, END_REST]
+                if end - rest[i, BEGIN_REST] > rest[i, SLACK]:
+                    cell_polynomial(ref, lo, hi, c, size, whole, rest, i, work, out_c[m])
+                    out_at[m, 0] = whole[i, BEGIN]
+                    out_at[m, 1], out_at[m, 2] = whole[i, HEAD], whole[i, TAIL]
+                    out_span[m, 0], out_span[m, 1] = rest[i, BEGIN_REST] / MICROSECONDS, end / MICROSECONDS
+                    m += 1
+            cells = next_cells(ref, lo, hi, c, size, at, x, whole, rest)
         out_offsets[g + 1] = m
 
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, IN_INT1, IN_INT1, OUT1, OUT_BYTE1)
 def _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets, values, status):
     k = c.shape[1]
-    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    at, x = np.zeros(STATES, np.int64), np.zeros(FLOATS)
+    whole, rest = np.empty((BLOCK, WHOLES), np.int64), np.empty((BLOCK, RESTS))
     work, w = np.empty((4, k)), np.empty(k + 1)
     for g in range(offsets.shape[0] - 1):
         p, stop = closing_offsets[g], closing_offsets[g + 1]
         start_walk(offsets[g], offsets[g + 1], at)
-        while p < stop and next_cell(ref, lo, hi, c, size, at, x):
-            first, last = first_closing(at, x), last_closing(at, x)
-            while p < stop and closing[p] < first:
-                p += 1
-            if p < stop and closing[p] <= last:
-                cell_polynomial(ref, lo, hi, c, size, at, x, work, w)
-                base = at[BEGIN]
-                while p < stop and closing[p] <= last:
-                    _keep(horner1(w, k + 1, (closing[p] - base) / MICROSECONDS), values, status, p)
+        cells = 1
+        while p < stop and cells > 0:
+            cells = next_cells(ref, lo, hi, c, size, at, x, whole, rest)
+            for i in range(cells):
+                base = whole[i, BEGIN]
+                first = first_closing(base, rest[i, BEGIN_REST], rest[i, SLACK])
+                last = last_closing(whole[i, END], rest[i, END_REST], rest[i, SLACK])
+                while p < stop and closing[p] < first:
                     p += 1
+                if k <= 2:
+                    w0, w1, w2 = rest[i, W0], rest[i, W1], rest[i, W2]
+                    while p < stop and closing[p] <= last:
+                        s = (closing[p] - base) / MICROSECONDS
+                        _keep(w0 + s * (w1 + s * w2), values, status, p)
+                        p += 1
+                elif p < stop and closing[p] <= last:
+                    cell_polynomial(ref, lo, hi, c, size, whole, rest, i, work, w)
+                    while p < stop and closing[p] <= last:
+                        _keep(horner1(w, k + 1, (closing[p] - base) / MICROSECONDS), values, status, p)
+                        p += 1
 
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, INT, IN_INT2, OUT1, OUT_BYTE1)
 def _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values, status):
     k = c.shape[1]
-    at, x = np.zeros(INTEGERS, np.int64), np.zeros(FLOATS)
+    at, x = np.zeros(STATES, np.int64), np.zeros(FLOATS)
+    whole, rest = np.empty((BLOCK, WHOLES), np.int64), np.empty((BLOCK, RESTS))
     work, w = np.empty((4, k)), np.empty(k + 1)
     for g in range(offsets.shape[0] - 1):
         closing, p, stop = grid[g, 0], grid[g, 1], grid[g, 2]  # sample p closes at `closing`
         start_walk(offsets[g], offsets[g + 1], at)
-        while p < stop and next_cell(ref, lo, hi, c, size, at, x):
-            wait = first_closing(at, x) - closing
-            if wait > 0:
-                missed = min((wait + advance - 1) // advance, stop - p)
-                p += missed
-                closing += missed * advance
-            last = min(p + (last_closing(at, x) - closing) // advance + 1, stop)
-            if last > p:
-                cell_polynomial(ref, lo, hi, c, size, at, x, work, w)
-                _keep_regular(w, k, closing - at[BEGIN], advance, values[p:last], status[p:last])
-                closing += (last - p) * advance
-                p = last
+        cells = 1
+        while p < stop and cells > 0:
+            cells = next_cells(ref, lo, hi, c, size, at, x, whole, rest)
+            for i in range(cells):
+                base = whole[i, BEGIN]
+                wait = first_closing(base, rest[i, BEGIN_REST], rest[i, SLACK]) - closing
+                if wait > 0:
+                    missed = min((wait + advance - 1) // advance, stop - p)
+                    p += missed
+                    closing += missed * advance
+                last = last_closing(whole[i, END], rest[i, END_REST], rest[i, SLACK])
+                if closing > last or p == stop:
+                    continue
+                after = min(p + (last - closing) // advance + 1, stop)
+                s = closing - base
+                if k <= 2:
+                    w0, w1, w2 = rest[i, W0], rest[i, W1], rest[i, W2]
+                    if after - p > _DENSE:
+                        _keep_many(w0, w1, w2, s, advance, values[p:after], status[p:after])
+                    else:
+                        for j in range(p, after):
+                            t = (s + (j - p) * advance) / MICROSECONDS
+                            _keep(w0 + t * (w1 + t * w2), values, status, j)
+                else:
+                    cell_polynomial(ref, lo, hi, c, size, whole, rest, i, work, w)
+                    for j in range(p, after):
+                        _keep(horner1(w, k + 1, (s + (j - p) * advance) / MICROSECONDS), values, status, j)
+                closing += (after - p) * advance
+                p = after
 
 
 @kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT2)
