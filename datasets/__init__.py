@@ -1,0 +1,70 @@
+"""Readers that know the formats of tick and AIS files, and seeded generators.
+
+Layers, each importing strictly lower ones::
+
+    registry                                     generate
+        |                                            |
+    ais_any                                 ticks  objects  vessels
+        |                                            |
+    ais_danish  ais_marinecadastre  ais_parquet    knobs   rows
+        |                                |
+       ais    taq_daily                  |
+        |         |                      |
+        |     taq_monthly - taq          |
+        |                    |           |
+    projection           plain_csv   plain_parquet
+                             |           |
+                         csv_parse    format    time_columns
+                             |           |
+                         text_blocks  counts
+                                 |       |
+                               units  errors
+
+Reading: :func:`get_format` → ``prepare(paths)`` → ``units(paths)`` → ``batches(unit, columns)``.
+Generating: :func:`generate` to a file, :func:`frame` in memory.
+"""
+
+from pulse.datasets.counts import Counts
+from pulse.datasets.errors import (
+    DatasetError,
+    EmptyInputError,
+    EncodingError,
+    MalformedRowError,
+    MissingInputError,
+    OutputError,
+    ProjectionError,
+    UnknownFormatError,
+    UnreadableError,
+    ValueParseError,
+)
+from pulse.datasets.format import Format
+from pulse.datasets.generate import Summary, frame, generate, origin
+from pulse.datasets.registry import FORMATS, detect, get_format
+from pulse.datasets.rows import parse_rows
+from pulse.datasets.units import Unit
+from pulse.datasets.vessels import Following
+
+__all__ = [
+    "FORMATS",
+    "Counts",
+    "DatasetError",
+    "EmptyInputError",
+    "EncodingError",
+    "Following",
+    "Format",
+    "MalformedRowError",
+    "MissingInputError",
+    "OutputError",
+    "ProjectionError",
+    "Summary",
+    "Unit",
+    "UnknownFormatError",
+    "UnreadableError",
+    "ValueParseError",
+    "detect",
+    "frame",
+    "generate",
+    "get_format",
+    "origin",
+    "parse_rows",
+]

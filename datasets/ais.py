@@ -1,0 +1,252 @@
+"""Automatic Identification System: what its formats share.
+
+Every format offers ``mmsi`` (key), ``t`` (UTC), ``x``, ``y`` in metres (:mod:`pulse.datasets.projection`), ``lat``,
+``lon``, and the file's other columns in small letters. Codes for "not available" become nulls: a speed of 102.3
+knots, a course of 360, a heading of 511. Rows without a possible position (latitude 91, longitude 181, beyond
+either, missing) or without an MMSI are set aside and counted; ``drop_no_position=False`` keeps them, x and y null.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.errors import unknown_column
+from pulse.datasets.counts import Aside, Counts, Sieve
+from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
+from pulse.datasets.errors import ProjectionError, UnknownFormatError, UnreadableError
+from pulse.datasets.format import BATCH_ROWS, Format, TextFormat, pick, rebatch
+from pulse.datasets.plain_csv import place_in
+from pulse.datasets.projection import Projection, choose, extent_of, given
+from pulse.datasets.text_blocks import Layout, read_blocks
+from pulse.datasets.time_columns import TIME, reject_nulls
+from pulse.datasets.units import Paths, Unit
+
+# Numbers among the columns, and from which value on they mean "not available".
+NUMBERS: Mapping[str, float] = {
+    "lat": np.inf,
+    "lon": np.inf,
+    "sog": 102.25,
+    "cog": 360.0,
+    "heading": 511.0,
+    "rot": np.inf,
+    "length": np.inf,
+    "width": np.inf,
+    "draft": np.inf,
+}
+PROJECTED = ("x", "y")
+SAMPLED_UNITS, SAMPLED_ROWS = 4, 1 << 19
+
+
+@dataclass(frozen=True, kw_only=True)
+class AisFormat(Format):
+    """Positions of vessels. ``projection`` is settled by :meth:`prepare`, or given as PROJ text or a Projection."""
+
+    truths: ClassVar[Mapping[str, str]] = {"x": "linear", "y": "linear", "lat": "linear", "lon": "linear"}
+
+    key: tuple[str, ...] = ("mmsi",)
+    time: str | None = "t"
+    projection: Projection | str | None = None
+    drop_no_position: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.projection is None or isinstance(self.projection, (str, Projection))):
+            raise UnknownFormatError(
+                f"projection: expected PROJ text or a Projection, got {self.projection!r}"
+            )
+
+    def statements(self) -> list[str]:
+        """The projection, the filters and the codes."""
+        said = [
+            "t: UTC, without a zone",
+            f"x, y: metres, {self.projection or 'in a projection yet to be chosen'}",
+        ]
+        said.append("sog 102.3, cog 360, heading 511: not available, null")
+        if self.drop_no_position:
+            said.append("removed: rows without a possible position, or without an MMSI")
+        return said
+
+    def prepare(self, paths: Paths) -> AisFormat:
+        """Choose the projection by the first file's extent (up to four samples of it), unless one was given."""
+        if isinstance(self.projection, Projection):
+            return self
+        first = self.files(paths)[0]
+        units = self.units(first)
+        lat, lon = [], []
+        for i in sorted({len(units) * j // SAMPLED_UNITS for j in range(SAMPLED_UNITS)}):
+            seen = 0
+            for batch in self.batches(units[i], ["lat", "lon"]):
+                lat.append(batch.column(0).to_numpy(zero_copy_only=False))
+                lon.append(batch.column(1).to_numpy(zero_copy_only=False))
+                seen += batch.num_rows
+                if seen >= SAMPLED_ROWS:
+                    break
+        if not lat:
+            raise ProjectionError(
+                f"{first}: no row has a position to choose a projection by; give projection="
+            )
+        lats, lons = np.concatenate(lat), np.concatenate(lon)
+        known = np.isfinite(lats) & np.isfinite(lons)
+        extent = extent_of(lats[known], lons[known])
+        chosen = choose(extent) if self.projection is None else given(self.projection, extent)
+        return replace(self, projection=chosen)
+
+    @abstractmethod
+    def names(self, path: str) -> dict[str, str]:
+        """Column on offer: its name in the file. Position, key and time among them."""
+
+    @abstractmethod
+    def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
+        """The unit's rows under the names on offer, numbers as doubles, t as timestamp[us]."""
+
+    def schema(self, path: str) -> pa.Schema:
+        """Position and motion first, then what else the file has."""
+        found = self.names(path)
+        first = [name for name in ("mmsi", "t", "lat", "lon", "sog", "cog") if name in found]
+        rest = [name for name in found if name not in first]
+        fields = [(name, column_type(name)) for name in first]
+        return pa.schema(
+            [
+                *fields[:2],
+                *((name, pa.float64()) for name in PROJECTED),
+                *fields[2:],
+                *self.other_fields(path, rest),
+            ]
+        )
+
+    def other_fields(self, path: str, names: list[str]) -> list[Any]:
+        """The types of columns that are not numbers known to AIS."""
+        return [(name, column_type(name)) for name in names]
+
+    def batches(
+        self,
+        unit: Unit,
+        columns: Sequence[str],
+        *,
+        batch_rows: int = BATCH_ROWS,
+        counts: Counts | None = None,
+        aside: Aside | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with a position, projected if x or y is asked for."""
+        schema = self.schema(unit.path)
+        names = pick(columns, schema, unit.path)
+        pick(("mmsi", *self.filtered_by()), schema, unit.path)
+        projected = any(name in PROJECTED for name in names)
+        if projected and not isinstance(self.projection, Projection):
+            raise ProjectionError(
+                f"{unit.path}: x and y need a projection; call prepare(paths) once, on the driver, first"
+            )
+        needed = [name for name in names if name not in PROJECTED]
+        needed += [name for name in ("lat", "lon", "mmsi", *self.filtered_by()) if name not in needed]
+        tally = Counts() if counts is None else counts
+        for table in self.tables(unit, needed):
+            table = _without_codes(table)
+            sieve = Sieve(table.num_rows)
+            self.sift(table, sieve)
+            lat, lon = (table.column(name).to_numpy() for name in ("lat", "lon"))
+            with np.errstate(invalid="ignore"):
+                possible = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
+            if self.drop_no_position:
+                sieve.remove(~possible, "no position")
+                sieve.remove(pc.is_null(table.column("mmsi")).to_numpy(), "no MMSI")
+            if projected:
+                table, outside = self._project(
+                    table, np.where(possible, lat, np.nan), np.where(possible, lon, np.nan), sieve
+                )
+                tally.add(Counts(remarked={"outside the projection's extent": outside} if outside else {}))
+            yield from rebatch(sieve.split(table.select(names), tally, aside), batch_rows)
+
+    def filtered_by(self) -> tuple[str, ...]:
+        """Columns that :meth:`sift` looks at."""
+        return ()
+
+    def sift(self, table: pa.Table, sieve: Sieve) -> None:
+        """Remove what the format itself filters."""
+
+    def _project(self, table: pa.Table, lat: Any, lon: Any, sieve: Sieve) -> tuple[pa.Table, int]:
+        assert isinstance(self.projection, Projection)
+        x, y = self.projection.forward(lat, lon)
+        lost = np.isfinite(lat) & ~(np.isfinite(x) & np.isfinite(y))
+        sieve.remove(lost, "beyond the projection")
+        missing = ~np.isfinite(x) | ~np.isfinite(y)
+        for name, values in zip(PROJECTED, (x, y), strict=True):
+            table = table.append_column(name, pa.array(values, mask=missing if missing.any() else None))
+        return table, self.projection.outside(lat, lon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AisText(AisFormat, TextFormat):
+    """AIS as text with a header."""
+
+    aliases: ClassVar[Mapping[str, str]]  # the header's name, in small letters: the name on offer
+    time_formats: ClassVar[tuple[str, ...]] = ()
+
+    def names(self, path: str) -> dict[str, str]:
+        """By the header, whatever its letters' case."""
+        return self._names(self.layout(path))
+
+    def _names(self, layout: Layout) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in layout_names(layout):
+            offered = self.aliases.get(name.casefold(), snake(name))
+            if offered not in PROJECTED:
+                found.setdefault(offered, name)
+        for needed in ("mmsi", "t", "lat", "lon"):
+            if needed not in found:
+                usual = next(source for source, name in self.aliases.items() if name == needed)
+                raise unknown_column(usual, layout.names, f"{layout.path} (read as {self.name})")
+        return found
+
+    def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
+        """Parsed block by block."""
+        if unit.row_group is not None:
+            raise UnreadableError(
+                f"{unit}: expected a byte range, got a row group; list the units with this format"
+            )
+        layout = self.layout(unit.path)
+        found = self._names(layout)
+        types = {found[name]: pa.timestamp("us") if name == "t" else column_type(name) for name in columns}
+        for block in read_blocks(unit, layout):
+            table = parse_block(block, layout, types, self.time_formats).rename_columns(columns)
+            if "t" in columns:
+                reject_nulls(table.column("t"), place_in(block, unit.path, found["t"]))
+            yield table
+
+
+def column_type(name: str) -> pa.DataType:
+    """The type of a column on offer."""
+    if name == "t":
+        return TIME
+    if name == "mmsi":
+        return pa.int64()
+    return pa.float64() if name in NUMBERS or name in PROJECTED else KEY_TEXT
+
+
+def snake(name: str) -> str:
+    """A header's name in small letters and underscores.
+
+    >>> snake("VesselName"), snake("Type of mobile"), snake("IMO")
+    ('vessel_name', 'type_of_mobile', 'imo')
+    """
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip("# "))
+    return re.sub(r"[^0-9a-z]+", "_", parts.lower()).strip("_") or name
+
+
+def _without_codes(table: pa.Table) -> pa.Table:
+    """Nulls instead of the numbers that mean "not available"."""
+    for i, name in enumerate(table.column_names):
+        limit = NUMBERS.get(name, np.inf)
+        if limit < np.inf:
+            values = table.column(i)
+            beyond = pc.fill_null(pc.greater_equal(values, limit), False)
+            if pc.any(beyond).as_py():
+                table = table.set_column(i, name, pc.if_else(beyond, pa.scalar(None, pa.float64()), values))
+    return table

@@ -1,0 +1,112 @@
+"""AIS of any kind: each file's own format is told by its header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pulse.datasets.ais import AisFormat
+from pulse.datasets.ais_danish import AisDanish
+from pulse.datasets.ais_marinecadastre import AisMarineCadastre
+from pulse.datasets.ais_parquet import AisParquet
+from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.errors import DatasetError
+from pulse.datasets.format import BATCH_ROWS, TextFormat
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
+from pulse.datasets.text_blocks import check_encoding, read_layout
+from pulse.datasets.units import RANGE_BYTES, Paths, Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ais(AisFormat):
+    """MarineCadastre or Danish text, or Parquet with positions; one data set may even mix them.
+
+    Options as of those: ``projection``, ``drop_no_position``; ``encoding``, ``range_bytes`` of text; ``classes`` of Danish
+    files; ``time_unit`` of Parquet.
+    """
+
+    name = "ais"
+    suffixes = (*TextFormat.suffixes, *PARQUET_SUFFIXES)
+
+    encoding: str = "utf-8"
+    range_bytes: int = RANGE_BYTES
+    classes: tuple[str, ...] | None = ("Class A", "Class B")
+    time_unit: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
+        AisDanish(classes=self.classes, range_bytes=self.range_bytes)  # validated where they belong
+        AisParquet(time_unit=self.time_unit)
+
+    def of(self, path: str) -> AisFormat:
+        """The format of one file."""
+        common: dict[str, Any] = {
+            "key": self.key,
+            "time": self.time,
+            "projection": self.projection,
+            "drop_no_position": self.drop_no_position,
+        }
+        if path.lower().endswith(PARQUET_SUFFIXES):
+            return AisParquet(**common, time_unit=self.time_unit)
+        text: dict[str, Any] = {**common, "encoding": self.encoding, "range_bytes": self.range_bytes}
+        names = read_layout(path, ",", self.encoding).names
+        kind = ais_kind(names)
+        if kind is AisDanish:
+            return AisDanish(**text, classes=self.classes)
+        if kind is AisMarineCadastre:
+            return AisMarineCadastre(**text)
+        raise DatasetError(
+            f"{path}: expected the header of AIS data, 'MMSI,BaseDateTime,LAT,LON,…' or '# Timestamp,Type of mobile,MMSI,…', "
+            f"got {', '.join(names)[:200]!r}; for other files use the format csv or parquet"
+        )
+
+    def units(self, paths: Paths) -> list[Unit]:
+        """The units of each file, as its own format cuts it."""
+        units: list[Unit] = []
+        for path in self.files(paths):
+            units += [
+                replace(unit, ordinal=len(units) + i) for i, unit in enumerate(self.of(path).units(path))
+            ]
+        return units
+
+    def names(self, path: str) -> dict[str, str]:
+        """As the file's own format has it."""
+        return self.of(path).names(path)
+
+    def schema(self, path: str) -> pa.Schema:
+        """As the file's own format has it."""
+        return self.of(path).schema(path)
+
+    def tables(self, unit: Unit, columns: list[str]) -> Iterator[pa.Table]:
+        """As the file's own format has it."""
+        return self.of(unit.path).tables(unit, columns)
+
+    def batches(
+        self,
+        unit: Unit,
+        columns: Sequence[str],
+        *,
+        batch_rows: int = BATCH_ROWS,
+        counts: Counts | None = None,
+        aside: Aside | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """As the file's own format has it."""
+        return self.of(unit.path).batches(unit, columns, batch_rows=batch_rows, counts=counts, aside=aside)
+
+
+def ais_kind(names: Sequence[str]) -> type[AisDanish] | type[AisMarineCadastre] | None:
+    """Which of the two a header belongs to, if any.
+
+    >>> ais_kind(["MMSI", "BaseDateTime", "LAT", "LON"]).name
+    'ais-marinecadastre'
+    """
+    folded = {name.casefold() for name in names}
+    if {"mmsi", "latitude", "longitude"} <= folded and folded & {"# timestamp", "timestamp"}:
+        return AisDanish
+    if {"mmsi"} <= folded and folded & {"basedatetime", "base_date_time"} and folded & {"lat", "latitude"}:
+        return AisMarineCadastre
+    return None

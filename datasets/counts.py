@@ -1,0 +1,98 @@
+"""How many rows were read, kept and set aside, and why: nothing leaves a data set silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray
+
+REASON = "reason"  # the column that rows set aside carry
+
+
+@dataclass
+class Counts:
+    """Rows seen, rows kept, rows removed by reason; and, among those kept, what is worth a remark.
+
+    >>> counts = Counts(rows=5, kept=3, removed={"no position": 2})
+    >>> (counts + Counts(rows=1, kept=1)).summary()
+    '6 rows, 4 kept; removed: 2 no position'
+    """
+
+    rows: int = 0
+    kept: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+    remarked: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.rows + other.rows,
+            self.kept + other.kept,
+            _sum(self.removed, other.removed),
+            _sum(self.remarked, other.remarked),
+        )
+
+    def add(self, other: Counts) -> None:
+        """Accumulate ``other`` into this."""
+        total = self + other
+        self.rows, self.kept, self.removed, self.remarked = (
+            total.rows,
+            total.kept,
+            total.removed,
+            total.remarked,
+        )
+
+    def summary(self) -> str:
+        """One line for people."""
+        parts = [f"{self.rows:,} rows, {self.kept:,} kept"]
+        for title, reasons in (("removed", self.removed), ("among those kept", self.remarked)):
+            if reasons:
+                parts.append(f"{title}: " + ", ".join(f"{n:,} {why}" for why, n in sorted(reasons.items())))
+        return "; ".join(parts)
+
+
+def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {why: a.get(why, 0) + b.get(why, 0) for why in sorted({*a, *b})}
+
+
+Aside = Callable[[pa.RecordBatch], None]
+
+
+@dataclass
+class Sieve:
+    """Collects, for one block of rows, which are to be removed and for which reason; the first reason counts."""
+
+    rows: int
+    reason: list[str] = field(default_factory=list)
+    _code: np.ndarray | None = None  # 0: kept, else 1 + index of the reason
+
+    def remove(self, mask: BoolArray, why: str) -> None:
+        """Remove the rows of ``mask`` that no earlier reason removed."""
+        if not mask.any():
+            return
+        if self._code is None:
+            self._code = np.zeros(self.rows, dtype=np.int16)
+        self.reason.append(why)
+        self._code[mask & (self._code == 0)] = len(self.reason)
+
+    def split(self, table: pa.Table, counts: Counts, aside: Aside | None) -> pa.Table:
+        """The rows kept; the others go to ``aside`` with a column that says why, and all are counted."""
+        if self._code is None:
+            counts.add(Counts(self.rows, self.rows))
+            return table
+        per_reason = np.bincount(self._code, minlength=len(self.reason) + 1)
+        removed: dict[str, int] = {}
+        for why, n in zip(self.reason, per_reason[1:], strict=True):
+            if n:
+                removed[why] = removed.get(why, 0) + int(n)
+        counts.add(Counts(self.rows, int(per_reason[0]), removed))
+        if aside is not None:
+            codes = self._code[self._code > 0] - 1
+            out = table.filter(pa.array(self._code > 0))
+            out = out.append_column(REASON, pa.DictionaryArray.from_arrays(codes, pa.array(self.reason)))
+            for batch in out.combine_chunks().to_batches():
+                aside(batch)
+        return table.filter(pa.array(self._code == 0))

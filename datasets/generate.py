@@ -1,0 +1,197 @@
+"""Generated data sets: in memory, or streamed to a Parquet file in row groups, with bounded memory.
+
+A generator yields tables without end, in pieces that are part of its definition; they are cut to the rows asked for, so the
+same seed and knobs give the same rows however they are written, and fewer rows are a prefix of more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError, readable
+from pulse.datasets.objects import Objects
+from pulse.datasets.rows import parse_rows
+from pulse.datasets.ticks import Ticks
+from pulse.datasets.vessels import Following, Vessels
+
+GROUP_ROWS = 1 << 20
+METADATA = "pulse.generator"  # the key, in a file's metadata, of how it was made
+
+
+class Generator(Protocol):
+    """A kind of data with its knobs."""
+
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    def tables(self, seed: int) -> Iterator[pa.Table]:
+        """Rows without end, sorted by t."""
+
+
+KINDS: dict[str, Callable[..., Ticks | Objects | Vessels]] = {
+    kind.kind: kind for kind in (Ticks, Objects, Vessels)
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was generated: ``first`` and ``last`` are µs since 1970; ``following`` is the ground truth of vessels."""
+
+    kind: str
+    path: str
+    rows: int
+    size: int
+    seconds: float
+    seed: int
+    first: int
+    last: int
+    knobs: dict[str, Any]
+    following: tuple[Following, ...] = ()
+
+
+def frame(kind: str, rows: int | str, seed: int = 0, **knobs: Any) -> pa.Table:
+    """Generated rows in memory.
+
+    >>> frame("objects", 3, objects=2, rate=1.0)["id"].to_pylist()
+    [0, 1, 0]
+    """
+    maker = make(kind, **knobs)
+    return pa.concat_tables(_pieces(maker, parse_rows(rows), seed)).combine_chunks()
+
+
+def generate(
+    kind: str,
+    rows: int | str,
+    out_path: str | os.PathLike[str],
+    seed: int = 0,
+    *,
+    overwrite: bool = False,
+    group_rows: int = GROUP_ROWS,
+    progress: Callable[[int], None] | None = None,
+    **knobs: Any,
+) -> Summary:
+    """Write generated rows to a Parquet file. ``progress`` is told the number of rows written so far.
+
+    The file appears only when it is complete. How it was made, and who follows whom, is in its metadata: see :func:`origin`.
+    """
+    maker, number, path = make(kind, **knobs), parse_rows(rows), Path(out_path)
+    if group_rows < 1:
+        raise DatasetError(f"group_rows: expected at least 1, got {group_rows}")
+    if path.exists() and not (overwrite and path.is_file()):
+        raise OutputError(f"{path}: exists already; remove it first, choose another name, or say overwrite")
+    begin = time.perf_counter()
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        first, last = _write(maker, number, seed, part, group_rows, progress)
+        part.replace(path)
+        size = path.stat().st_size
+    except OSError as e:
+        raise OutputError(f"{path}: cannot be written ({e}); is the folder there, and is there space?") from e
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    return Summary(
+        kind,
+        str(path),
+        number,
+        size,
+        time.perf_counter() - begin,
+        seed,
+        first,
+        last,
+        dataclasses.asdict(maker),
+        _following(maker, seed, last),
+    )
+
+
+def make(kind: str, **knobs: Any) -> Ticks | Objects | Vessels:
+    """The generator of a kind, its knobs checked."""
+    if kind not in KINDS:
+        raise UnknownFormatError(_not_there("generator", kind, list(KINDS)))
+    known = [field.name for field in dataclasses.fields(KINDS[kind])]  # type: ignore[arg-type]
+    for name in knobs:
+        if name not in known:
+            raise UnknownFormatError(_not_there(f"knob of {kind}", name, known))
+    return KINDS[kind](**knobs)
+
+
+def origin(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """How a generated file was made: kind, seed, rows, knobs and, for vessels, the list ``following``."""
+    with readable(str(path)):
+        metadata = pq.read_metadata(path).metadata or {}
+    text = metadata.get(METADATA.encode())
+    if text is None:
+        raise DatasetError(
+            f"{path}: this file was not generated, or was rewritten since; it does not say how it was made"
+        )
+    made: dict[str, Any] = json.loads(text)
+    made["following"] = [Following(*one) for one in made.get("following", [])]
+    return made
+
+
+def _pieces(maker: Generator, rows: int, seed: int) -> Iterator[pa.Table]:
+    left = rows
+    for table in maker.tables(seed):
+        yield table.slice(0, left)
+        left -= table.num_rows
+        if left <= 0:
+            return
+
+
+def _write(
+    maker: Ticks | Objects | Vessels,
+    rows: int,
+    seed: int,
+    path: Path,
+    group_rows: int,
+    progress: Callable[[int], None] | None,
+) -> tuple[int, int]:
+    """Stream to a file; the first and the last time."""
+    first: int | None = None
+    last, done = 0, 0
+    waiting: list[pa.Table] = []
+    with pq.ParquetWriter(path, maker.schema(), compression="zstd", store_schema=False) as writer:
+
+        def flush(least: int) -> None:
+            nonlocal done, waiting
+            while (number := sum(t.num_rows for t in waiting)) >= least and number:
+                whole = pa.concat_tables(waiting)
+                writer.write_table(whole.slice(0, group_rows), row_group_size=group_rows)
+                waiting = [whole.slice(group_rows)] if number > group_rows else []
+                done += min(number, group_rows)
+                if progress is not None:
+                    progress(done)
+
+        for piece in _pieces(maker, rows, seed):
+            times = piece.column("t")
+            first = times[0].value if first is None else first
+            last = times[-1].value
+            waiting.append(piece)
+            flush(group_rows)
+        flush(1)
+        made = {"kind": maker.kind, "seed": seed, "rows": rows, "knobs": dataclasses.asdict(maker)}
+        made["following"] = _following(maker, seed, last)
+        writer.add_key_value_metadata({METADATA: json.dumps(made)})
+    return first or 0, last
+
+
+def _following(maker: Ticks | Objects | Vessels, seed: int, until: int) -> tuple[Following, ...]:
+    return tuple(maker.following(seed, until)) if isinstance(maker, Vessels) else ()
+
+
+def _not_there(what: str, name: str, available: list[str]) -> str:
+    near = difflib.get_close_matches(str(name), available, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{what}: there is no '{name}'; {hint}There are: {', '.join(sorted(available))}"

@@ -1,0 +1,66 @@
+"""Checks that the generators' knobs share."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+
+from pulse.datasets.errors import DatasetError
+
+
+def positive(name: str, value: Any) -> None:
+    """A finite number above zero."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value <= 0
+    ):
+        raise DatasetError(f"{name}: expected a number above zero, got {value!r}")
+
+
+def not_negative(name: str, value: Any) -> None:
+    """A finite number that is not below zero."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value < 0
+    ):
+        raise DatasetError(f"{name}: expected a number of at least zero, got {value!r}")
+
+
+def share(name: str, value: Any) -> None:
+    """A number from 0 to 1."""
+    not_negative(name, value)
+    if value > 1:
+        raise DatasetError(f"{name}: expected a share from 0 to 1, got {value!r}")
+
+
+def count(name: str, value: Any, *, least: int = 1, most: int = 10**6) -> None:
+    """A whole number within limits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise DatasetError(f"{name}: expected a whole number from {least:,} to {most:,}, got {value!r}")
+
+
+def start_microseconds(start: str) -> int:
+    """Microseconds since 1970 of an ISO 8601 date or date and time, taken as UTC if it has no zone."""
+    try:
+        at = datetime.datetime.fromisoformat(start)
+    except (ValueError, TypeError):
+        raise DatasetError(
+            f"start: expected a date such as 2024-01-02 or 2024-01-02T09:30, got {start!r}"
+        ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+    return (at - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+
+
+def streams(seed: int, names: int) -> list[np.random.Generator]:
+    """Independent generators, one per purpose: what one draws does not move what another does."""
+    count("seed", seed, least=0, most=2**63 - 1)
+    return [
+        np.random.Generator(np.random.SFC64(child)) for child in np.random.SeedSequence(seed).spawn(names)
+    ]

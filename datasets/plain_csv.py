@@ -1,0 +1,163 @@
+"""Delimited text of any columns, types guessed from the beginning of the first file unless they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from pulse.core.errors import unknown_column
+from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
+from pulse.datasets.errors import EmptyInputError, UnknownFormatError, UnreadableError, readable
+from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
+from pulse.datasets.text_blocks import Block, Layout, line_number, read_blocks, to_utf8
+from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time
+from pulse.datasets.units import Paths, Unit
+
+SAMPLE_BYTES = 1 << 20
+TYPES = {"double": pa.float64(), "int64": pa.int64(), "string": KEY_TEXT, "bool": pa.bool_()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainCsv(TextFormat):
+    """Comma (or otherwise) separated values with a header.
+
+    Types are guessed from the first megabyte: numbers are doubles, except in key columns, where whole numbers
+    are int64; all else is text, kept as a dictionary. ``types`` overrides the guess: ``{"id": "string"}``.
+    Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``.
+    """
+
+    name = "csv"
+
+    separated_by: str = ","
+    types: tuple[tuple[str, str], ...] = ()
+    time_unit: str | None = None
+    time_format: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_time_unit(self.time_unit)
+        given: Any = self.types
+        pairs = tuple(sorted(given.items())) if isinstance(given, Mapping) else tuple(given)
+        for name, type_ in pairs:
+            if type_ not in TYPES:
+                raise UnknownFormatError(
+                    f"types: column '{name}': expected one of {', '.join(TYPES)}, got {type_!r}"
+                )
+        object.__setattr__(self, "types", pairs)
+        one: Any = self.separated_by
+        if not (isinstance(one, str) and len(one) == 1 and one.isascii() and one not in '\n\r"\0'):
+            raise UnknownFormatError(f"separated_by: expected one character, such as ',' or ';', got {one!r}")
+
+    @property
+    def separator(self) -> str:
+        """What stands between two fields."""
+        return self.separated_by
+
+    def statements(self) -> list[str]:
+        """The one conversion."""
+        return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
+
+    def prepare(self, paths: Paths) -> PlainCsv:
+        """Settle the types by the first file, so that every unit of every file has the same."""
+        first = self.files(paths)[0]
+        names = self.layout(first).names
+        for name, _ in self.types:
+            if name not in names:
+                raise unknown_column(name, names, f"types of {first}")
+        kinds = {type_: name for name, type_ in TYPES.items()}
+        found = {name: kinds[type_] for name, type_ in self._types(self.layout(first)).items()}
+        return replace(self, types=tuple(sorted({**found, **dict(self.types)}.items())))
+
+    def schema(self, path: str) -> pa.Schema:
+        """The header's columns and their types."""
+        types = self._types(self.layout(path))
+        return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
+
+    def batches(
+        self,
+        unit: Unit,
+        columns: Sequence[str],
+        *,
+        batch_rows: int = BATCH_ROWS,
+        counts: Counts | None = None,
+        aside: Aside | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The lines that begin in the unit; no row is ever removed."""
+        if unit.row_group is not None:
+            raise UnreadableError(
+                f"{unit}: expected a byte range, got a row group; list the units with this format"
+            )
+        layout = self.layout(unit.path)
+        types = self._types(layout)
+        names = pick(columns, pa.schema(list(types.items())), unit.path)
+        asked = {name: self._stored_type(name, types[name]) for name in names}
+        for block in read_blocks(unit, layout):
+            table = parse_block(block, layout, asked)
+            if self.time in names and table.num_rows:
+                at = names.index(self.time)
+                column = table.column(at).combine_chunks()
+                times = to_time(
+                    column, place_in(block, unit.path, self.time), self.time_unit, self.time_format
+                )
+                table = table.set_column(at, self.time, times)
+            if counts is not None:
+                counts.add(Counts(table.num_rows, table.num_rows))
+            yield from rebatch(table, batch_rows)
+
+    def _stored_type(self, name: str, type_: pa.DataType) -> pa.DataType:
+        """How a column is read: times as text, unless they are numbers. A time in fractions is a double."""
+        if name != self.time:
+            return type_
+        return pa.string() if self.time_unit is None else type_ if type_ == pa.int64() else pa.float64()
+
+    def _types(self, layout: Layout) -> dict[str, pa.DataType]:
+        given = {name: TYPES[type_] for name, type_ in self.types}
+        names = layout_names(layout)
+        for name in (*self.key, *([self.time] if self.time else [])):
+            if name not in layout.names:
+                raise unknown_column(name, layout.names, layout.path)
+        if all(name in given for name in names):
+            return {name: given[name] for name in names}
+        guessed = _guess(layout)
+        types = {}
+        for name in names:
+            type_ = guessed.get(name, pa.null())
+            whole = pa.types.is_integer(type_) and name in (*self.key, self.time)
+            number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+            types[name] = given.get(name, pa.int64() if whole else pa.float64() if number else KEY_TEXT)
+        return types
+
+
+def place_in(block: Block, path: str, column: str | None) -> Place:
+    """Names the line of a row of a block; the file is read for that, so only errors ask."""
+    what = f", column '{column}'" if column else ""
+    return lambda row: f"{path}, line {line_number(path, block.offset, row)}{what}"
+
+
+def _guess(layout: Layout) -> dict[str, pa.DataType]:
+    """Arrow's guess of the types in the first megabyte of the file."""
+    whole = Unit(layout.path, 0)
+    head = next(read_blocks(whole, layout, SAMPLE_BYTES), None)
+    if head is None:
+        return {}
+    data = to_utf8(head.data, layout.encoding, layout.path)
+    parse_block(head, layout, dict.fromkeys(layout_names(layout)[:1], pa.binary()))  # is every line a row?
+    with readable(layout.path):
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=[f"c{i}" for i in range(len(layout.names))],
+                use_threads=False,
+                block_size=len(data) + 1,
+            ),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
+            convert_options=pyarrow.csv.ConvertOptions(check_utf8=False),
+        )
+    if table.num_rows == 0:
+        raise EmptyInputError(f"{layout.path}: the file holds no rows; there is nothing to read")
+    return {name: table.schema.field(layout.names.index(name)).type for name in layout_names(layout)}

@@ -1,0 +1,144 @@
+"""Parquet files of any columns: a unit is a row group, and nothing but the time is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.datasets.counts import Aside, Counts
+from pulse.datasets.csv_parse import KEY_TEXT
+from pulse.datasets.errors import DatasetError, EmptyInputError, UnreadableError, readable
+from pulse.datasets.format import BATCH_ROWS, Format, pick, require_units
+from pulse.datasets.time_columns import TIME, check_time_unit, to_time
+from pulse.datasets.units import Paths, Unit
+
+PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Strings of either width, or dictionaries of them."""
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
+def open_parquet(path: str, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a Parquet file, or say why that is none."""
+    with readable(path):
+        with Path(path).open("rb") as file:
+            start = file.read(4)
+        if not start:
+            raise EmptyInputError(f"{path}: the file is empty; expected a Parquet file")
+        if start not in (b"PAR1", b"PARE"):
+            raise UnreadableError(
+                f"{path}: not a Parquet file (it begins with {start!r}); name its format, such as csv"
+            )
+        return pq.ParquetFile(path, read_dictionary=list(read_dictionary))
+
+
+def row_groups(files: list[str]) -> list[Unit]:
+    """The row groups that hold rows, of all files."""
+    units: list[Unit] = []
+    for path in files:
+        with open_parquet(path) as file, readable(path):
+            for i in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(i)
+                if group.num_rows:
+                    size = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
+                    units.append(Unit(path, len(units), row_group=i, rows=group.num_rows, size=size))
+    return require_units(units, files)
+
+
+def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The columns of one row group, text as dictionaries, without threads: Spark has a worker per core."""
+    if unit.row_group is None:
+        raise DatasetError(
+            f"{unit}: expected a Parquet row group, got a byte range; list the units with this format"
+        )
+    if batch_rows < 1:
+        raise DatasetError(f"batch_rows: expected at least 1, got {batch_rows}")
+    with open_parquet(unit.path) as probe, readable(unit.path):
+        text = [name for name in columns if is_text(probe.schema_arrow.field(name).type)]
+    seen = 0
+    with open_parquet(unit.path, text) as file, readable(str(unit)):
+        if unit.row_group >= file.metadata.num_row_groups:
+            raise UnreadableError(
+                f"{unit}: the file has {file.metadata.num_row_groups} row groups; it was changed"
+            )
+        for batch in file.iter_batches(
+            batch_rows, row_groups=[unit.row_group], columns=list(columns), use_threads=False
+        ):
+            seen += batch.num_rows
+            if batch.num_rows:
+                yield batch.select(list(columns))
+    if unit.rows is not None and seen != unit.rows:
+        raise UnreadableError(
+            f"{unit}: expected {unit.rows} rows, got {seen}; the file is damaged or was changed"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainParquet(Format):
+    """Parquet. Text columns come as dictionaries, the column ``time`` as zone-less UTC microseconds.
+
+    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970.
+    """
+
+    name = "parquet"
+    suffixes = PARQUET_SUFFIXES
+
+    time_unit: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_time_unit(self.time_unit)
+
+    def statements(self) -> list[str]:
+        """The one conversion."""
+        return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
+
+    def units(self, paths: Paths) -> list[Unit]:
+        """One unit per row group."""
+        return row_groups(self.files(paths))
+
+    def schema(self, path: str) -> pa.Schema:
+        """The file's columns as they come out."""
+        with open_parquet(path) as file, readable(path):
+            fields = [self._field(field) for field in file.schema_arrow]
+        return pa.schema(fields)
+
+    def _field(self, field: pa.Field) -> pa.Field:
+        if field.name == self.time:
+            return field.with_type(TIME)
+        return field.with_type(KEY_TEXT) if is_text(field.type) else field
+
+    def batches(
+        self,
+        unit: Unit,
+        columns: Sequence[str],
+        *,
+        batch_rows: int = BATCH_ROWS,
+        counts: Counts | None = None,
+        aside: Aside | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The row group's rows; no row is ever removed."""
+        names = pick(columns, self.schema(unit.path), unit.path)
+        row = 0
+        for batch in read_row_group(unit, names, batch_rows):
+            if self.time in names:
+                at = names.index(self.time)
+                begin = row
+
+                def place(i: int, begin: int = begin) -> str:
+                    return f"{unit}, row {begin + i}, column '{self.time}'"
+
+                times = to_time(batch.column(at), place, self.time_unit)
+                batch = batch.set_column(at, pa.field(names[at], TIME), times)
+            row += batch.num_rows
+            if counts is not None:
+                counts.add(Counts(batch.num_rows, batch.num_rows))
+            yield batch

@@ -1,0 +1,72 @@
+"""The formats by name, and which one a file has."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any
+
+from pulse.datasets.ais_any import Ais, ais_kind
+from pulse.datasets.errors import DatasetError, UnknownFormatError, readable
+from pulse.datasets.format import Format
+from pulse.datasets.plain_csv import PlainCsv
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
+from pulse.datasets.taq_daily import TaqDaily
+from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.text_blocks import read_layout
+from pulse.datasets.units import expand
+
+FORMATS: dict[str, type[Format]] = {
+    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, Ais)
+}
+
+
+def get_format(name: str, **options: Any) -> Format:
+    """The format of that name, with its options.
+
+    >>> get_format("taq", tz="UTC").key
+    ('symbol',)
+    >>> sorted(FORMATS)
+    ['ais', 'csv', 'parquet', 'taq', 'taq-daily']
+    """
+    kind = FORMATS.get(name)
+    if kind is None:
+        raise UnknownFormatError(_not_there("format", str(name), FORMATS))
+    known = [field.name for field in dataclasses.fields(kind)]
+    for option in options:
+        if option not in known:
+            raise UnknownFormatError(_not_there(f"option of the format {name}", option, known))
+    return kind(**options)
+
+
+def detect(path: str) -> str:
+    """The name of the format that a file has: by its first bytes, its ending, and its header.
+
+    A folder or pattern is judged by its first file. Parquet is always ``parquet``: asking for ``ais`` adds a projection.
+    """
+    endings = (*PARQUET_SUFFIXES, *TaqDaily.suffixes)
+    first = expand(path, endings)[0]
+    if first.lower().endswith(PARQUET_SUFFIXES):
+        return PlainParquet.name
+    try:
+        names = read_layout(first, ",", "latin-1").names
+    except DatasetError:
+        with readable(first), Path(first).open("rb") as file:
+            if file.read(4) == b"PAR1":
+                return PlainParquet.name
+        raise
+    if ais_kind(names) is not None:
+        return Ais.name
+    folded = {name.casefold() for name in names}
+    if {"symbol", "date", "time", "price"} <= folded:
+        return TaqMonthly.name
+    if len(names) == 1 and {"time", "symbol", "trade price"} <= set(names[0].casefold().split("|")):
+        return TaqDaily.name
+    return PlainCsv.name
+
+
+def _not_there(what: str, name: str, available: Any) -> str:
+    near = difflib.get_close_matches(name, list(available), n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{what}: there is no '{name}'; {hint}There are: {', '.join(sorted(available))}"
