@@ -1,8 +1,8 @@
 """The model operator: tuples in, certified segments out, online and in one pass (semantics 2).
 
-1 Transforms: a :class:`Fitter` takes batches of tuples, keys interleaved as they come, and gives back the segments that are closed. It
-  keeps the tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works when what is new outweighs
-  what is kept, so a tuple is looked at a bounded number of times whatever the batches' size.
+1 Transforms: a :class:`Fitter` takes batches of tuples, keys interleaved as they come, and gives back the segments
+  that are closed. It keeps the tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works when
+  what is new outweighs what is kept, so a tuple is looked at a bounded number of times whatever the batches' size.
 2 Bounds: it is where certificates come from; the kernels measure them.
 3 Inverts: the bounds it is given are the end of every inversion.
 4 Revises: a late tuple is set aside with a reason; the segments it would touch are known by key and time.

@@ -66,7 +66,8 @@ class FitSpec:
         for (name, truth), error, drift in zip(self.schema.modelled, self.error, self.drift, strict=True):
             if error is None and drift is None:
                 raise FitSpecError(
-                    f'fit: \'{name}\' has no bound; ask for one on its value (error="0.05%"), its integral (drift="0.005%") or both'
+                    f"fit: '{name}' has no bound; ask for one on its value (an error such as 0.05%), "
+                    "on its integral (a drift such as 0.005%), or both"
                 )
             if drift is not None and truth is Truth.SAMPLES:
                 raise FitSpecError(

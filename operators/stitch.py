@@ -1,22 +1,23 @@
 """Stitching work units: what lies between one unit's newest tuple of a key and the next unit's first.
 
-Every unit fits its own tuples, so between two units of a key one interval of the truth is missing. It is fitted like any other (a cut
-may add segment boundaries, and nothing else)::
+Every unit fits its own tuples, so between two units of a key one interval of the truth is missing. It is fitted
+like any other (a cut may add segment boundaries, and nothing else)::
 
     unit 0   |--------|---|--o            o  a key's newest tuple in its unit
     joint                    |-----|      x  its first tuple in the next one
     unit 1                         x---|--------|--o
 
-Integrals go on from unit to unit: the drift of a unit's segments counts from the unit's own start, to which the difference that was there before is
-added. A fit ends with that difference as small as it can, and the joint takes up what is left, so it does not pile up.
+Integrals go on from unit to unit: the drift of a unit's segments counts from the unit's own start, to which the
+difference that was there before is added. A fit ends with that difference as small as it can, and the joint takes
+up what is left, so it does not pile up.
 
-A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or a key's FIRST or LAST tuple
-(:mod:`pulse.operators.fit_ends`).
+A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or a
+key's FIRST or LAST tuple (:mod:`pulse.operators.fit_ends`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,19 +43,37 @@ def part_table(batch: SegmentBatch, unit: int, part: int) -> pa.Table:
     return table.append_column(PART, pa.repeat(pa.scalar(part, pa.int8()), len(batch)))
 
 
-def stitch(parts: pa.Table, spec: FitSpec) -> SegmentBatch:
-    """All parts of some keys: their segments at rest, sorted by key and time."""
-    schema = spec.schema
-    ranks = key_ranks([parts.column(name).combine_chunks() for name in schema.key_names], parts.num_rows)
+class Stitched(NamedTuple):
+    """``segments`` at rest, sorted by key and time; ``ends``: each key's newest tuple, as LAST parts have them."""
+
+    segments: SegmentBatch
+    ends: SegmentBatch
+
+
+class LateUnits(NamedTuple):
+    """Visits that begin before an earlier unit of their key ended: tuples before the ``watermark`` are late."""
+
+    keys: pa.Table
+    unit: Any
+    watermark: Any
+
+
+def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
+    """All parts of some keys, made one; or which units must be fitted again with a watermark first."""
+    columns = [parts.column(name).combine_chunks() for name in spec.schema.key_names]
+    ranks = key_ranks(columns, parts.num_rows)
     unit, part = parts.column(UNIT).to_numpy(), parts.column(PART).to_numpy()
     ref, lo = parts.column("ref").cast(pa.int64()).to_numpy(), parts.column("lo").to_numpy()
     order = np.lexsort((lo, ref, part, unit, ranks))
-    batch = SegmentBatch.from_arrow(
-        parts.drop_columns([UNIT, PART]).take(pa.array(order)), schema, check=False
-    )
+    table = parts.drop_columns([UNIT, PART]).take(pa.array(order))
+    batch = SegmentBatch.from_arrow(table, spec.schema, check=False)
     visits = _Visits(batch, ranks[order], unit[order], part[order], spec)
-    pieces = [visits.segments(), *visits.joints]
-    return SegmentBatch.concat(pieces, at_rest=False).sort()
+    late = visits.late()
+    if late is not None:
+        return late
+    visits.join()
+    segments = SegmentBatch.concat([visits.segments(), *visits.joints], at_rest=False).sort()
+    return Stitched(segments, visits.ends())
 
 
 class _Visits:
@@ -75,8 +94,8 @@ class _Visits:
         self.in_first_run = self._first_runs()
         self.unbroken = np.ones(self.count, dtype=bool)
         np.logical_and.at(self.unbroken, self.visit[self.rows], self.in_first_run)
+        self.unit = unit[fresh]
         self._find_joints()
-        self._join()
 
     def _first_runs(self) -> Any:
         """Which segments belong to the hole-free run that their visit begins with."""
@@ -103,14 +122,14 @@ class _Visits:
         self.goes_on[here[joined]] = True
         self.gap[here] = gap
 
-    def _join(self) -> None:
+    def join(self) -> None:
         """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
         batch, names = self.batch, self.spec.schema.modelled_names
         self.begin = np.zeros(
             (self.count, len(names))
         )  # difference of the integrals that a visit begins with
         self.joints: list[SegmentBatch] = []
-        own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
+        self.own = own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
         nth = np.arange(self.count) - np.maximum.accumulate(
             np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
         )
@@ -159,6 +178,33 @@ class _Visits:
         )
         return joint, after
 
+    def late(self) -> LateUnits | None:
+        """Visits that begin before the newest tuple of the visits before them."""
+        seen = np.where(
+            self.last == _NONE, NO_TIME, self.batch.ref[self.last] if len(self.batch) else NO_TIME
+        )
+        newest = _running_max_before(seen, self.key)
+        begins = np.where(
+            self.first == _NONE, np.iinfo(np.int64).max, self.batch.ref[self.first] if len(self.batch) else 0
+        )
+        late = np.flatnonzero(begins < newest)
+        if not len(late):
+            return None
+        keys = pa.Table.from_batches([self.batch.take(self.first[late]).to_arrow()]).select(
+            list(self.spec.schema.key_names)
+        )
+        return LateUnits(keys, self.unit[late], newest[late])
+
+    def ends(self) -> SegmentBatch:
+        """Each key's newest tuple over all its visits, with the difference of the integrals that stands there."""
+        final = np.flatnonzero(np.append(np.diff(self.key) != 0, True)[: self.count] & (self.last != _NONE))
+        table = self.batch.take(self.last[final]).to_arrow()
+        own, begun = self.own[self.last[final]], np.where(self.unbroken[final, None], self.begin[final], 0.0)
+        for a, name in enumerate(self.spec.schema.modelled_names):
+            at = table.schema.get_field_index(f"{name}_drift")
+            table = table.set_column(at, f"{name}_drift", pa.array(own[:, a] + begun[:, a]))
+        return SegmentBatch(table, self.batch.schema)
+
     def segments(self) -> SegmentBatch:
         """The units' own segments: drifts that count from the key's start, without points that the next stretch replaces."""
         kept = ~self._replaced()
@@ -184,3 +230,12 @@ class _Visits:
                 same &= value[rows] == value[self.first[visit]]
             replaced |= same
         return replaced
+
+
+def _running_max_before(values: Any, key: Any) -> Any:
+    """Per row the largest value of the rows before it with the same key; NO_TIME where there is none."""
+    out = np.full(len(values), NO_TIME, dtype=np.int64)
+    for i in range(1, len(values)):
+        if key[i] == key[i - 1]:
+            out[i] = max(out[i - 1], values[i - 1])
+    return out

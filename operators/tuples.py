@@ -68,14 +68,16 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise NullKeyError(
-            f"key column '{name}': {column.null_count} nulls, the first in row {row} of the batch; a tuple without a key belongs to nobody"
+            f"key column '{name}': {column.null_count} nulls, the first in row {row} of the batch; "
+            "a tuple without a key belongs to nobody"
         )
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], type=column.type)
-    return array.indices.to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return np.zeros(0, dtype=np.int64), []
+    indices = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
+    return indices.astype(np.int64), chunks[0].dictionary.to_pylist()
 
 
 def times(table: pa.Table, schema: StreamSchema) -> tuple[IntArray, int]:
@@ -84,7 +86,8 @@ def times(table: pa.Table, schema: StreamSchema) -> tuple[IntArray, int]:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise TimestampError(
-            f"time column '{schema.time}': {column.null_count} nulls, the first in row {row} of the batch; drop them or give them a time"
+            f"time column '{schema.time}': {column.null_count} nulls, the first in row {row} of the batch; "
+            "drop them or give them a time"
         )
     if column.type.id == pa.timestamp("us").id and column.type.unit == "us":
         return column.combine_chunks().view(pa.int64()).to_numpy(), 0
@@ -107,11 +110,12 @@ def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
     """A code per row, in the table's order, that differs between neighbours whose unmodelled attributes differ."""
     code = np.zeros(table.num_rows, dtype=np.int64)
     for name in schema.unmodelled_names:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
-        indices = encoded.indices.to_numpy(zero_copy_only=False)
-        if len(indices):
-            code[1:] += indices[1:] != indices[:-1]
+        column = table.column(name)
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        indices = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.unify_dictionaries().chunks]
+        if indices:
+            flat = np.concatenate(indices)
+            code[1:] += flat[1:] != flat[:-1]
     result: IntArray = np.cumsum(code)
     return result

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from pulse._version import VERSION
+from pulse.commands.fit import fit
+from pulse.commands.info import info
 from pulse.core.errors import PulseError
 
 app = typer.Typer(
@@ -106,6 +108,10 @@ def doctor(
             typer.echo(f"\nproblem: {finding.subject}: {finding.problem}\n  do: {finding.advice}")
         typer.echo("\nall is well" if not problems else f"\n{len(problems)} to mend")
     raise typer.Exit(1 if problems else 0)
+
+
+app.command(short_help="Model files with a proven error.")(fit)
+app.command(short_help="Show what a stored model is of.")(info)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pulse.core.errors import ColumnTypeError
 from pulse.core.schema import StreamSchema
@@ -65,6 +66,11 @@ def from_spark(frame: DataFrame, schema: StreamSchema, *, at_rest: bool = True) 
     """The DataFrame's segments as one batch. **Runs the query and brings all its rows to the driver**: for results and
     small models. Work on large ones with ``frame.mapInArrow`` and :meth:`SegmentBatch.from_arrow` in the workers."""
     return SegmentBatch.from_arrow(frame.toArrow(), schema, at_rest=at_rest)
+
+
+def arrow_schema_of(frame: DataFrame) -> pa.Schema:
+    """The Arrow types that a DataFrame's columns have in ``mapInArrow``."""
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _arrow_schema(schema: StreamSchema, bookkeeping: Iterable[str]) -> pa.Schema:

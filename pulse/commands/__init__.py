@@ -1,0 +1,1 @@
+"""One command a file: it reads options, calls the library, prints the result."""

@@ -1,0 +1,130 @@
+"""``pulse fit``: files in, a stored model out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time as clock
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def fit(
+    files: Annotated[list[str], typer.Argument(help="Files, folders or patterns; Parquet, CSV, TAQ or AIS.")],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model", help="ATTRIBUTE:TRUTH, truth one of linear, step, samples; several with commas."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the model to.")],
+    key: Annotated[
+        list[str] | None, typer.Option("--key", help="Key column(s), several with commas.")
+    ] = None,
+    time: Annotated[str | None, typer.Option("--time", help="Time column.")] = None,
+    error: Annotated[
+        str | None,
+        typer.Option("--error", help="Bound on the value: 0.05%, 0.01, '0.05% or 0.001', x=10,y=20."),
+    ] = None,
+    drift: Annotated[
+        str | None,
+        typer.Option("--drift", help="Bound on the integral, in value·seconds, written the same way."),
+    ] = None,
+    degree: Annotated[
+        str, typer.Option("--degree", help="0 to 5, or auto: constants or lines per segment.")
+    ] = "1",
+    max_gap: Annotated[
+        str | None, typer.Option("--max-gap", help="A longer silence is a hole: '2 h', 10min.")
+    ] = None,
+    nonfinite: Annotated[
+        str, typer.Option("--nonfinite", help="NaN, infinity, null: reject (set aside) or hole.")
+    ] = "reject",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Unmodelled column(s) to keep; a change ends a segment."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="parquet, csv, taq, taq-daily, ais; else found out.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add later files to a model that is there.")
+    ] = False,
+    engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
+    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+) -> None:
+    """Model files once, with a proven error, to ask about them many times.
+
+    \b
+    Examples:
+      pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
+      pulse fit ticks.parquet --key symbol --time t --model price:step --drift 0.005% --out prices
+      pulse fit rooms.parquet --key id --time t --model temp:linear --error 0.5 --max-gap "2 h" --keep run --out rooms
+      pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
+    """
+    from pulse.commands import options, report
+    from pulse.session import Session
+
+    begin = clock.perf_counter()
+    with Session(master, engine=engine) as session, _Bar() as bar:
+        fitted = session.fit(
+            files,
+            key=options.names(key) or None,
+            time=time,
+            model=options.models(model),
+            error=options.bounds(error, "--error"),
+            drift=options.bounds(drift, "--drift"),
+            degree=degree,
+            max_gap=max_gap,
+            nonfinite=nonfinite,
+            keep=options.names(keep),
+            format=format,
+            out=out,
+            overwrite=overwrite,
+            append=append,
+            progress=bar.update,
+        )
+    seconds = clock.perf_counter() - begin
+    if as_json:
+        typer.echo(
+            json.dumps({**report.facts(fitted.manifest), "out": str(out), "seconds": seconds}, indent=2)
+        )
+        return
+    for line in report.lines(fitted.manifest):
+        typer.echo(line)
+    typer.echo(f"written to {out} in {seconds:.1f} s")
+
+
+class _Bar:
+    """A progress line on a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> _Bar:
+        if self._bar is not None:
+            self._bar.start()
+            self._task = self._bar.add_task("starting")
+            self._begin = clock.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, units: int, rows: int) -> None:
+        """Units done, rows read."""
+        if self._bar is not None and rows:
+            speed = rows / (clock.perf_counter() - self._begin)
+            self._bar.update(
+                self._task, description=f"{units} units, {rows:,} rows, {speed / 1e6:.2f} M rows/s"
+            )

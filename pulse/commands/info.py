@@ -1,0 +1,36 @@
+"""``pulse info``: what a stored model is of, and how good it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="The folder of a stored model.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what a stored model is of, what was asked of it and what it achieved.
+
+    \b
+    Examples:
+      pulse info prices
+      pulse info prices --json
+    """
+    from pulse.commands import report
+    from pulse.store.model import Model
+
+    manifest = Model(model).manifest
+    if as_json:
+        typer.echo(json.dumps(report.facts(manifest), indent=2))
+        return
+    for line in report.lines(manifest):
+        typer.echo(line)
+    for source in manifest.sources[:10]:
+        typer.echo(f"source    {source.path}")
+    if len(manifest.sources) > 10:
+        typer.echo(f"          and {len(manifest.sources) - 10} more")
+    typer.echo(f"created   {manifest.created} by Pulse {manifest.pulse_version}")

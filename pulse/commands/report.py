@@ -1,0 +1,81 @@
+"""A model in words: what a fit says at its end, and what ``pulse info`` says later."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pulse.store.manifest import Manifest
+
+
+def facts(manifest: Manifest) -> dict[str, Any]:
+    """The figures of a model, for machines."""
+    before = sum(source.bytes for source in manifest.sources)
+    after = sum(file.bytes for file in manifest.files)
+    segments = manifest.segments
+    return {
+        "schema": json.loads(manifest.schema.to_json()),
+        "fit": manifest.fit,
+        "tuples": manifest.tuples,
+        "segments": segments,
+        "points": sum(file.points for file in manifest.files),
+        "tuples_per_segment": manifest.tuples / segments if segments else None,
+        "bytes_before": before,
+        "bytes_after": after,
+        "counts": manifest.counts,
+        "statistics": manifest.statistics,
+        "sources": [source.path for source in manifest.sources],
+        "files": len(manifest.files),
+        "created": manifest.created,
+        "pulse_version": manifest.pulse_version,
+        "statements": list(manifest.statements),
+    }
+
+
+def lines(manifest: Manifest) -> list[str]:
+    """The same for people."""
+    found = facts(manifest)
+    counts = manifest.counts
+    rows = [("stream", repr(manifest.schema).removeprefix("StreamSchema(").removesuffix(")"))]
+    rows.append(("asked", ", ".join(_asked(manifest))))
+    per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
+    rows.append(("model", f"{manifest.tuples:,} tuples in {found['segments']:,} segments{per}"))
+    rows.append(("size", f"{_bytes(found['bytes_before'])} before, {_bytes(found['bytes_after'])} after"))
+    for name, worst in manifest.statistics.get("attributes", {}).items():
+        drift = "" if worst["worst_drift"] is None else f", drift {worst['worst_drift']:.6g} value·s"
+        rows.append(("achieved", f"{name}: error {worst['worst_err']:.6g}{drift} at worst"))
+    for what, why in (
+        ("late", "set aside, out of order"),
+        ("not_finite", "set aside, not finite"),
+        ("superseded", "superseded at their own instant"),
+    ):
+        if counts.get(what):
+            first = f"; first: {counts['first_not_finite']}" if what == "not_finite" else ""
+            rows.append(("note", f"{counts[what]:,} tuples {why}{first}"))
+    rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
+    rows += [("note", f"{n:,} rows {why}") for why, n in counts.get("remarked", {}).items()]
+    if counts.get("truncated"):
+        rows.append(("note", f"{counts['truncated']:,} times rounded down to the microsecond"))
+    rows += [("reading", statement) for statement in manifest.statements]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:{width}}  {text}" for name, text in rows]
+
+
+def _asked(manifest: Manifest) -> list[str]:
+    fit = manifest.fit
+    asked = [
+        f"{what} {bound} on {name}"
+        for what in ("error", "drift")
+        for name, bound in fit[what].items()
+        if bound is not None
+    ]
+    return [*asked, f"degree {fit['degree']}", *([f"max gap {fit['max_gap']}"] if fit["max_gap"] else [])]
+
+
+def _bytes(size: int) -> str:
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:,.1f} {unit}" if unit != "B" else f"{size} B"

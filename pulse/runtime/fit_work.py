@@ -1,0 +1,213 @@
+"""What a worker does in a fit: reads a unit and fits it; stitches some keys and writes them.
+
+Runs in Spark's workers and in this process alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core import SegmentBatch
+from pulse.datasets.counts import Counts
+from pulse.datasets.format import Format
+from pulse.datasets.units import Unit
+from pulse.operators.fit import Fitter
+from pulse.operators.fit_spec import FitSpec
+from pulse.operators.stitch import FIRST, LAST, SEGMENTS, LateUnits, part_table, stitch
+from pulse.operators.tuples import needed_columns
+from pulse.runtime.frames import for_spark
+from pulse.store.model import ASIDE, ENDS, ROW_GROUP
+
+PROGRESS = "_progress"
+Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """All a worker must know.
+
+    ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of.
+    """
+
+    spec: FitSpec
+    staging: str
+    generation: int = 0
+    watermarks: Watermarks = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FileJob(FitJob):
+    """A fit of files: a unit is a row group or a byte range."""
+
+    format: Format | None = None
+    units: tuple[Unit, ...] = ()
+
+    def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
+        """The tuples of a unit."""
+        assert self.format is not None
+        return self.format.batches(self.units[ordinal], needed_columns(self.spec.schema), counts=counts)
+
+
+def fit_unit(
+    job: FitJob, ordinal: int, batches: Iterable[pa.RecordBatch], counts: Counts
+) -> Iterator[pa.Table]:
+    """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder."""
+    fitter = Fitter(job.spec, watermarks=job.watermarks.get(ordinal))
+    aside = _AsideFile(Path(job.staging) / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
+    try:
+        for batch in batches:
+            segments = fitter.push(batch)
+            aside.write(fitter.take_aside())
+            if segments is not None and len(segments):
+                yield _part(segments, ordinal, SEGMENTS)
+        segments = fitter.finish()
+        aside.write(fitter.take_aside())
+    finally:
+        aside.close()
+    for batch, part in ((segments, SEGMENTS), (fitter.ends.first(), FIRST), (fitter.ends.last(), LAST)):
+        if len(batch):
+            yield _part(batch, ordinal, part)
+    note = {**asdict(fitter.counts), "read": asdict(counts)}
+    write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+
+
+def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
+    return part_table(SegmentBatch(for_spark(batch), batch.schema), ordinal, part)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of one partition of keys."""
+
+    file: dict[str, Any] | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+
+def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
+    """Stitch the parts of some keys and write their segments and ends; or which units have to be fitted again."""
+    stitched = stitch(parts, job.spec)
+    if isinstance(stitched, LateUnits):
+        return stitched
+    segments, ends = stitched
+    staging = Path(job.staging)
+    name = f"part-{job.generation:03d}-{number:05d}.parquet"
+    if len(ends):
+        write_table(
+            staging / f"{ENDS}-{job.generation:03d}-{number:05d}.parquet",
+            pa.Table.from_batches([ends.to_arrow()]),
+        )
+    if not len(segments):
+        return Written()
+    write_table(staging / name, pa.Table.from_batches([segments.to_arrow()]))
+    starts, stops = segments.ref + segments.lo * 1e6, segments.ref + segments.hi * 1e6
+    points = segments.is_point
+    file = {
+        "name": name,
+        "segments": len(segments),
+        "points": int(points.sum()),
+        "keys": len(np.unique(segments.key_ranks)),
+        "bytes": (staging / name).stat().st_size,
+        "start": int(np.floor(starts.min())),
+        "end": int(np.ceil(stops.max())),
+    }
+    return Written(file, _statistics(segments))
+
+
+def _statistics(segments: SegmentBatch) -> dict[str, Any]:
+    worst = {}
+    for name in segments.schema.modelled_names:
+        drift = segments.drift(name)
+        worst[name] = {
+            "worst_err": float(segments.err(name).max()),
+            "worst_drift": None if drift.mask.all() else float(drift.max()),
+        }
+    return {"attributes": worst, "longest_microseconds": int(np.ceil(segments.hi.max() * 1e6))}
+
+
+def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The worst of all."""
+    total: dict[str, Any] = {"attributes": {}, "longest_microseconds": 0}
+    for one in given:
+        if not one:
+            continue
+        total["longest_microseconds"] = max(total["longest_microseconds"], one["longest_microseconds"])
+        for name, worst in one["attributes"].items():
+            so_far = total["attributes"].setdefault(name, dict(worst))
+            for what, value in worst.items():
+                if value is not None:
+                    so_far[what] = value if so_far[what] is None else max(so_far[what], value)
+    return total
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a file that appears whole: a task that is tried twice, or at the same time, does no harm."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(
+            table,
+            temporary,
+            row_group_size=ROW_GROUP,
+            compression="zstd",
+            use_dictionary=_dictionaries(table),
+        )
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _dictionaries(table: pa.Table) -> list[str]:
+    """Columns worth a dictionary: floats that hardly repeat are not."""
+    return [
+        f.name
+        for f in table.schema
+        if not (pa.types.is_floating(f.type) or pa.types.is_list(f.type) or f.name == "ref")
+    ]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file that appears whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+class _AsideFile:
+    """Tuples set aside, written as they come; no file when there are none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, table: pa.Table | None) -> None:
+        """Append."""
+        if table is None:
+            return
+        table = pa.table({n: _plain(table.column(n)) for n in table.column_names})
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)
+            self._writer = pq.ParquetWriter(self._temporary, table.schema, compression="zstd")
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """Let the file appear."""
+        if self._writer is not None:
+            self._writer.close()
+            self._temporary.replace(self._path)
+            self._writer = None
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,148 @@
+"""Fits on Spark: from files without a tuple crossing into the JVM, from any DataFrame through Arrow.
+
+::
+
+    units ──mapInArrow──> parts (segments, first and newest tuple per key) ──shuffle by key──> stitched, written ──> manifest
+     (file, row group)      a hundredth of the tuples                                            by the workers      by the driver
+
+Where files overlap in time, a later file's tuples that lie before an earlier one's newest are late (semantics 2.5).
+Which units hold such tuples is only known after the fit, so the fit is then made once more, with each such unit told
+what its predecessors reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pulse.core import StreamSchema
+from pulse.datasets.counts import Counts
+from pulse.operators.stitch import LAST, PART, UNIT
+from pulse.operators.tuples import needed_columns
+from pulse.runtime.failures import translated
+from pulse.runtime.fit_model import FitOutcome, run_fit
+from pulse.runtime.fit_summary import summary
+from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
+from pulse.runtime.frames import spark_schema
+
+Progress = Callable[[int, int], None]  # units done, rows read
+_SEGMENTS_PER_PARTITION = 2_000_000
+_TUPLES_PER_SEGMENT = 4  # a cautious guess, for a lossless fit of ticks
+
+
+def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FitOutcome:
+    """Fit files into the job's staging folder."""
+
+    def parts(job: FitJob) -> DataFrame:
+        units = spark.range(0, len(job.units), 1, numPartitions=len(job.units))  # type: ignore[attr-defined]
+        return units.mapInArrow(_file_worker(job), _parts_schema(job.spec.schema))
+
+    return _run(spark, job, parts, old_ends, partitions)
+
+
+def fit_frame(
+    spark: SparkSession, job: FitJob, frame: DataFrame, old_ends: pa.Table | None, partitions: int
+) -> FitOutcome:
+    """Fit a DataFrame.
+
+    It has no order of arrival, so its tuples are brought together by key and sorted by time; among equal times the
+    DataFrame's own order decides, as far as Spark keeps one.
+    """
+    schema = job.spec.schema
+    arrival = "_arrival"
+    tuples = frame.select(*needed_columns(schema)).withColumn(arrival, F.monotonically_increasing_id())
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+    by_key = tuples.repartition(partitions, *keys) if keys else tuples.coalesce(1)
+    sorted_ = by_key.sortWithinPartitions(*keys, F.col(f"`{schema.time}`"), arrival).drop(arrival)
+
+    def parts(job: FitJob) -> DataFrame:
+        return sorted_.mapInArrow(_frame_worker(job), _parts_schema(schema))
+
+    return _run(spark, job, parts, old_ends, partitions)
+
+
+def partitions_for(rows: int, parallelism: int) -> int:
+    """How many partitions of keys keep what one worker stitches at a time within bounds."""
+    return max(parallelism, -(-rows // (_TUPLES_PER_SEGMENT * _SEGMENTS_PER_PARTITION)))
+
+
+def _run(
+    spark: SparkSession,
+    job: FitJob,
+    parts: Callable[[Any], DataFrame],
+    old_ends: pa.Table | None,
+    partitions: int,
+) -> FitOutcome:
+    schema = job.spec.schema
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+
+    def attempt(job: FitJob) -> list[pa.RecordBatch]:
+        frame = parts(job)
+        if old_ends is not None and old_ends.num_rows:
+            frame = frame.unionByName(_old_parts(spark, old_ends, schema))
+        by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
+        with translated():
+            # One row per partition, plus one per late visit: the only thing that comes to the driver.
+            return list(by_key.mapInArrow(_writer(job), _summary_schema(schema)).toArrow().to_batches())
+
+    return run_fit(job, attempt)
+
+
+def _file_worker(job: FileJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in ids:
+            for ordinal in batch.column(0).to_pylist():
+                counts = Counts()
+                for table in fit_unit(job, ordinal, job.tuples(ordinal, counts), counts):
+                    yield from table.combine_chunks().to_batches()
+
+    return work
+
+
+def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        ordinal = context.partitionId() if context else 0
+        for table in fit_unit(job, ordinal, batches, Counts()):
+            yield from table.combine_chunks().to_batches()
+
+    return work
+
+
+def _writer(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if not parts:
+            return
+        context = TaskContext.get()
+        yield summary(
+            job, write_part(job, context.partitionId() if context else 0, pa.Table.from_batches(parts))
+        )
+
+    return work
+
+
+def _summary_schema(schema: StreamSchema) -> T.StructType:
+    own = {field.name: field.dataType for field in spark_schema(schema)}
+    said = {UNIT: T.LongType(), "_watermark": T.LongType(), "_written": T.StringType()}
+    types = {**{name: own[name] for name in schema.key_names}, **said}
+    return T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
+
+
+def _parts_schema(schema: StreamSchema) -> T.StructType:
+    return T.StructType(
+        [*spark_schema(schema), T.StructField(UNIT, T.LongType()), T.StructField(PART, T.ByteType())]
+    )
+
+
+def _old_parts(spark: SparkSession, ends: pa.Table, schema: StreamSchema) -> DataFrame:
+    """The newest tuples of a model that is appended to, as a unit before all others."""
+    table = ends.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), ends.num_rows))
+    table = table.append_column(PART, pa.repeat(pa.scalar(LAST, pa.int8()), ends.num_rows))
+    return spark.createDataFrame(table, schema=_parts_schema(schema))

@@ -1,0 +1,271 @@
+"""The way in from Python: a session fits models and, on them, answers queries.
+
+>>> import pulse                                                    # doctest: +SKIP
+>>> session = pulse.session()
+>>> model = session.fit("ticks.parquet", key="symbol", time="t", model={"price": "step"}, error="0.05%")
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulse.core import ColumnTypeError, StreamSchema, parse_duration
+from pulse.core.arrow_types import canonical_type
+from pulse.core.errors import PulseError, unknown_column
+from pulse.datasets.format import Format
+from pulse.datasets.registry import detect, get_format
+from pulse.operators.fit_spec import FitSpec
+from pulse.operators.tuples import check_columns
+from pulse.runtime import local
+from pulse.runtime.fit_model import FitOutcome, Progress, make_model
+from pulse.runtime.fit_work import FileJob, FitJob
+from pulse.store.manifest import Source
+from pulse.store.model import Model
+from pulse.store.publish import check_free
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENGINES = ("spark", "local")
+
+
+class SessionError(PulseError, ValueError):
+    """The session was asked for something it cannot do."""
+
+
+class Session:
+    """Fits models. ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process."""
+
+    def __init__(
+        self,
+        master: str = "local[*]",
+        *,
+        engine: str = "spark",
+        spark: SparkSession | None = None,
+        **conf: Any,
+    ) -> None:
+        if engine not in ENGINES:
+            raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {engine!r}")
+        self.engine = engine
+        self._master, self._conf, self._spark = master, conf, spark
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session; started when first asked for."""
+        if self._spark is None:
+            from pulse.runtime.spark import session
+
+            self._spark = session(self._master, **self._conf)
+        return self._spark
+
+    def stop(self) -> None:
+        """Stop Spark, if it was started."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def open(self, path: str | os.PathLike[str]) -> Model:
+        """A stored model."""
+        return Model(Path(path))
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        model: Mapping[str, str],
+        key: str | Iterable[str] | None = None,
+        time: str | None = None,
+        error: Any = None,
+        drift: Any = None,
+        degree: int | str = 1,
+        max_gap: str | float | None = None,
+        nonfinite: str = "reject",
+        keep: str | Iterable[str] = (),
+        format: str | Format | None = None,
+        out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+        append: bool = False,
+        progress: Progress | None = None,
+    ) -> Model:
+        """Model a stream once, to ask about it many times.
+
+        ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table. ``model`` maps attributes to
+        their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value, ``drift`` the integral; each one bound for all
+        attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``) or a mapping. ``keep`` names unmodelled attributes. Without ``out`` the model lives
+        as long as this process.
+        """
+        keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
+        kept = (keep,) if isinstance(keep, str) else tuple(keep)
+        order = _Order(self, data, model, keys, time, kept, format)
+        spec = FitSpec.of(
+            order.schema(),
+            error=error,
+            drift=drift,
+            degree=degree,
+            max_gap=None if max_gap is None else parse_duration(max_gap),
+            nonfinite=nonfinite,
+        )
+        target = Path(out) if out is not None else _temporary_folder()
+        check_free(target.absolute(), replace=overwrite or append)
+        return make_model(
+            target,
+            spec,
+            order.sources(),
+            lambda staging, generation, ends: order.run(spec, staging, generation, ends),
+            overwrite=overwrite,
+            append=append,
+            statements=order.statements(),
+            progress=progress,
+        )
+
+    def __repr__(self) -> str:
+        state = "started" if self._spark is not None else "not started"
+        return f"Session({self._master!r}, engine={self.engine!r}; Spark {state})"
+
+
+class _Order:
+    """What is to be fitted, whatever it comes from."""
+
+    def __init__(
+        self,
+        session: Session,
+        data: Any,
+        model: Mapping[str, str],
+        key: Any,
+        time: str | None,
+        keep: tuple[str, ...],
+        format: Any,
+    ) -> None:
+        self.session, self.model, self.keep = session, model, keep
+        self.format: Format | None = None
+        self.table: pa.Table | None = None
+        self.frame: DataFrame | None = None
+        if _is_paths(data):
+            self.paths = data
+            self.format = _format_for(data, format, key, time)
+            self.key, self.time = self.format.key, self.format.time
+            self.units = tuple(self.format.units(data))
+            self.columns = self.format.schema(self.units[0].path)
+        else:
+            self.key, self.time = key or (), time
+            self._take_frame(data)
+        if not self.time:
+            raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
+
+    def _take_frame(self, data: Any) -> None:
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            self.table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        elif type(data).__module__.partition(".")[0] == "pandas":
+            self.table = pa.Table.from_pandas(data, preserve_index=False)
+        elif type(data).__module__.startswith("pyspark."):
+            from pulse.runtime.frames import arrow_schema_of
+
+            self.frame = data
+            self.columns = arrow_schema_of(data)
+            return
+        else:
+            raise SessionError(
+                f"fit: expected paths, a Spark DataFrame, a pandas frame or an Arrow table, got {type(data).__name__}"
+            )
+        self.columns = self.table.schema
+
+    def schema(self) -> StreamSchema:
+        """The stream's schema, with types from the data."""
+        assert self.time is not None
+        for name in (*self.key, self.time, *self.model, *self.keep):
+            if name not in self.columns.names:
+                raise unknown_column(name, self.columns.names, self._where())
+        schema = StreamSchema.of(
+            key={name: _plain(self.columns.field(name).type, name) for name in self.key},
+            time=self.time,
+            modelled=self.model,
+            unmodelled={name: _plain(self.columns.field(name).type, name) for name in self.keep},
+        )
+        check_columns(self.columns, schema, self._where())
+        return schema
+
+    def sources(self) -> tuple[Source, ...]:
+        """The files, with their sizes and rows where known."""
+        if self.format is None:
+            rows = self.table.num_rows if self.table is not None else 0
+            nbytes = self.table.nbytes if self.table is not None else 0
+            return (Source(self._where(), nbytes, rows),)
+        rows_of: dict[str, int] = {}
+        for unit in self.units:
+            rows_of[unit.path] = rows_of.get(unit.path, 0) + (unit.rows or 0)
+        return tuple(
+            Source(str(Path(path).absolute()), Path(path).stat().st_size, rows)
+            for path, rows in rows_of.items()
+        )
+
+    def statements(self) -> list[str]:
+        """What reading does beyond reading."""
+        return [] if self.format is None else self.format.statements()
+
+    def run(self, spec: FitSpec, staging: Path, generation: int, ends: pa.Table | None) -> FitOutcome:
+        """Fit with the session's engine."""
+        if self.format is not None:
+            job = FileJob(spec, str(staging), generation, format=self.format, units=self.units)
+            if self.session.engine == "local":
+                return local.fit_files(job, ends)
+            from pulse.runtime import modelling
+
+            spark = self.session.spark
+            rows = sum(unit.rows or unit.size // 40 for unit in self.units)
+            return modelling.fit_files(
+                spark, job, ends, modelling.partitions_for(rows, spark.sparkContext.defaultParallelism)
+            )
+        plain = FitJob(spec, str(staging), generation)
+        if self.table is not None:
+            return local.fit_table(plain, self.table, ends)
+        from pulse.runtime import modelling
+
+        assert self.frame is not None
+        spark = self.session.spark
+        return modelling.fit_frame(spark, plain, self.frame, ends, spark.sparkContext.defaultParallelism)
+
+    def _where(self) -> str:
+        if self.format is not None:
+            return self.units[0].path
+        return "the table" if self.table is not None else "the DataFrame"
+
+
+def _is_paths(data: Any) -> bool:
+    if isinstance(data, (str, os.PathLike)):
+        return True
+    return isinstance(data, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in data)
+
+
+def _format_for(paths: Any, format: str | Format | None, key: Any, time: str | None) -> Format:
+    roles = {name: value for name, value in (("key", key), ("time", time)) if value is not None}
+    if isinstance(format, Format):
+        found = format
+    else:
+        first = paths if isinstance(paths, (str, os.PathLike)) else next(iter(paths), "")
+        found = get_format(format or detect(os.fspath(first)), **roles)
+    return found.prepare(paths)
+
+
+def _plain(type_: pa.DataType, name: str) -> pa.DataType:
+    return canonical_type(type_.value_type if pa.types.is_dictionary(type_) else type_, what=name)
+
+
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="pulse-model-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder) / uuid.uuid4().hex[:12]

@@ -1,0 +1,1 @@
+"""Stored models: directories of Parquet with a manifest (semantics 5)."""

@@ -1,0 +1,66 @@
+"""Directories that appear whole or not at all.
+
+A model is written into a hidden folder beside its place and renamed into it when it is complete, so a killed fit leaves the old
+model or none, and a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pulse.store.errors import ModelExistsError, WriteError
+from pulse.store.manifest import FILE
+
+
+@contextmanager
+def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to write into; it becomes ``out`` when the block ends well, and is gone when it does not."""
+    target = Path(out).absolute()
+    check_free(target, replace=replace)
+    staging = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.tmp"
+    try:
+        staging.mkdir(parents=True)
+        yield staging
+        _publish(staging, target)
+    except OSError as e:
+        if isinstance(e, WriteError) or e.errno not in _NO_ROOM:
+            raise
+        raise WriteError(f"{target}: could not be written ({e.strerror}); nothing was left behind") from e
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR}
+
+
+def check_free(target: Path, *, replace: bool) -> None:
+    """Whether a model may be written here: never over something that is none."""
+    if not target.exists():
+        return
+    if not replace:
+        raise ModelExistsError(
+            f"{target}: exists already; choose another folder, or say --overwrite or --append"
+        )
+    if not (target.is_dir() and ((target / FILE).is_file() or not any(target.iterdir()))):
+        raise ModelExistsError(
+            f"{target}: exists and is no stored model, so it is not replaced; choose another folder"
+        )
+
+
+def _publish(staging: Path, target: Path) -> None:
+    if not target.exists():
+        staging.rename(target)
+        return
+    old = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.old"
+    target.rename(old)
+    try:
+        staging.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
