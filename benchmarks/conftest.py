@@ -15,7 +15,7 @@ import pytest
 
 def per_unit(bench: Any) -> float:
     """Best seconds per unit of work: the least disturbed by whatever else ran on the machine."""
-    return float(bench.stats.min) / bench.extra_info["work"]
+    return float(bench.stats.min) / float(bench.extra_info["work"])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ it on ``[0, M]``, and is best among lines. ``abs`` leaves the polynomials only a
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -445,7 +445,7 @@ def _basis(order: int) -> Array:
     return np.ascontiguousarray(np.column_stack([np.cos(angles), weights]))
 
 
-def _grown(x: npt.NDArray, filled: int, least: int) -> npt.NDArray:
+def _grown(x: npt.NDArray[Any], filled: int, least: int) -> npt.NDArray[Any]:
     room = np.empty((max(2 * len(x), 2 * least, 64), x.shape[1]), x.dtype)
     room[:filled] = x[:filled]
     return room
