@@ -131,7 +131,7 @@ def warm() -> dict[str, float]:
     for entry in _registry:
         begin = time.perf_counter()
         entry.compile()
-        seconds[f"{entry.__module__}.{entry.__name__}"] = time.perf_counter() - begin
+        seconds[f"{entry.__module__}.{entry.py_func.__name__}"] = time.perf_counter() - begin
     return seconds
 
 

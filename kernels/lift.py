@@ -398,7 +398,7 @@ def lift(
         raise ValueError(f"order: expected 1, 2, 3 or 4, got {order!r}")
     ref, lo, hi, c = _pieces(ref, lo, hi, c)
     bound = _per_row(bound, len(ref))
-    if not (bound > 0.0).all():
+    if not np.all(bound > 0.0):
         raise ValueError("bound: expected positive numbers")
     span = np.stack([lo, hi, bound], axis=1)
     status = np.zeros(len(ref), np.int64)
