@@ -130,8 +130,7 @@ def _per_attribute(given: Any, schema: StreamSchema, what: str) -> tuple[ErrorBo
 def _degree(degree: int | str) -> int:
     if degree == "auto":
         return AUTO
-    if isinstance(degree, bool) or not isinstance(degree, (int, str)) or not str(degree).isdigit():
+    text = "" if isinstance(degree, bool) else str(degree)  # True is no degree
+    if not (text.isascii() and text.isdigit() and int(text) <= HIGHEST_DEGREE):
         raise FitSpecError(f"degree: expected 0 to {HIGHEST_DEGREE} or 'auto', got {degree!r}")
-    if int(degree) > HIGHEST_DEGREE:
-        raise FitSpecError(f"degree: expected 0 to {HIGHEST_DEGREE} or 'auto', got {degree}")
-    return int(degree)
+    return int(text)

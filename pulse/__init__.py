@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pulse.core.errors import PulseError
     from pulse.core.schema import StreamSchema
     from pulse.core.segments import SegmentBatch
-    from pulse.runtime.spark import session
+    from pulse.session import Session
 
-__all__ = ["ErrorBound", "PulseError", "SegmentBatch", "StreamSchema", "__version__", "session"]
+__all__ = ["ErrorBound", "PulseError", "SegmentBatch", "Session", "StreamSchema", "__version__"]
 
 _HOMES = {
     "ErrorBound": "pulse.core.bounds",
     "PulseError": "pulse.core.errors",
     "SegmentBatch": "pulse.core.segments",
+    "Session": "pulse.session",
     "StreamSchema": "pulse.core.schema",
-    "session": "pulse.runtime.spark",
 }
 
 

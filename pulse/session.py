@@ -1,8 +1,10 @@
 """The way in from Python: a session fits models and, on them, answers queries.
 
->>> import pulse                                                    # doctest: +SKIP
->>> session = pulse.session()
->>> model = session.fit("ticks.parquet", key="symbol", time="t", model={"price": "step"}, error="0.05%")
+>>> import pyarrow as pa
+>>> ticks = pa.table({"t": pa.array([0, 1_000_000, 2_000_000], pa.timestamp("us")), "price": [10.0, 10.0, 10.5]})
+>>> model = Session(engine="local").fit(ticks, time="t", model={"price": "step"}, error="0.05%")
+>>> model.read().coefficients("price")[0, 0]
+np.float64(10.0)
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pulse.core import ColumnTypeError, StreamSchema, parse_duration
+from pulse.core import StreamSchema, parse_duration
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import PulseError, unknown_column
 from pulse.datasets.format import Format
@@ -33,7 +35,8 @@ from pulse.store.model import Model
 from pulse.store.publish import check_free
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pulse.runtime.frames import DataFrame
+    from pulse.runtime.spark import SparkSession
 
 ENGINES = ("spark", "local")
 
@@ -104,10 +107,10 @@ class Session:
     ) -> Model:
         """Model a stream once, to ask about it many times.
 
-        ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table. ``model`` maps attributes to
-        their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value, ``drift`` the integral; each one bound for all
-        attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``) or a mapping. ``keep`` names unmodelled attributes. Without ``out`` the model lives
-        as long as this process.
+        ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table.
+        ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
+        ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
+        or a mapping. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
         """
         keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         kept = (keep,) if isinstance(keep, str) else tuple(keep)

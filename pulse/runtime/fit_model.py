@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from pulse.store.model import ASIDE, ENDS, Model
 from pulse.store.publish import staged
 
 Progress = Callable[[int, int], None]  # units done, rows read
+Job = TypeVar("Job", bound=FitJob)
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class FitOutcome:
     statistics: dict[str, Any]
 
 
-def run_fit(job: FitJob, attempt: Callable[[FitJob], Iterable[pa.RecordBatch]]) -> FitOutcome:
+def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> FitOutcome:
     """Run the workers; once more where some units held tuples that an earlier unit had made late."""
     files, statistics, late = _collect(attempt(job), job)
     if late:

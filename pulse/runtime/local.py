@@ -16,13 +16,13 @@ def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
     """Fit files into the job's staging folder, one unit after the other."""
 
     def parts(job: FileJob) -> list[pa.Table]:
-        tables = []
+        tables: list[pa.Table] = []
         for ordinal in range(len(job.units)):
             counts = Counts()
             tables += fit_unit(job, ordinal, job.tuples(ordinal, counts), counts)
         return tables
 
-    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))  # type: ignore[arg-type]
+    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))
 
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:

@@ -13,7 +13,6 @@ what its predecessors reached.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,12 +25,11 @@ from pulse.datasets.counts import Counts
 from pulse.operators.stitch import LAST, PART, UNIT
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.failures import translated
-from pulse.runtime.fit_model import FitOutcome, run_fit
+from pulse.runtime.fit_model import FitOutcome, Job, run_fit
 from pulse.runtime.fit_summary import summary
 from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
 from pulse.runtime.frames import spark_schema
 
-Progress = Callable[[int, int], None]  # units done, rows read
 _SEGMENTS_PER_PARTITION = 2_000_000
 _TUPLES_PER_SEGMENT = 4  # a cautious guess, for a lossless fit of ticks
 
@@ -39,8 +37,8 @@ _TUPLES_PER_SEGMENT = 4  # a cautious guess, for a lossless fit of ticks
 def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FitOutcome:
     """Fit files into the job's staging folder."""
 
-    def parts(job: FitJob) -> DataFrame:
-        units = spark.range(0, len(job.units), 1, numPartitions=len(job.units))  # type: ignore[attr-defined]
+    def parts(job: FileJob) -> DataFrame:
+        units = spark.range(0, len(job.units), 1, numPartitions=len(job.units))
         return units.mapInArrow(_file_worker(job), _parts_schema(job.spec.schema))
 
     return _run(spark, job, parts, old_ends, partitions)
@@ -74,15 +72,15 @@ def partitions_for(rows: int, parallelism: int) -> int:
 
 def _run(
     spark: SparkSession,
-    job: FitJob,
-    parts: Callable[[Any], DataFrame],
+    job: Job,
+    parts: Callable[[Job], DataFrame],
     old_ends: pa.Table | None,
     partitions: int,
 ) -> FitOutcome:
     schema = job.spec.schema
     keys = [F.col(f"`{name}`") for name in schema.key_names]
 
-    def attempt(job: FitJob) -> list[pa.RecordBatch]:
+    def attempt(job: Job) -> list[pa.RecordBatch]:
         frame = parts(job)
         if old_ends is not None and old_ends.num_rows:
             frame = frame.unionByName(_old_parts(spark, old_ends, schema))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession as SparkSession  # upper layers take the type from here
 
 from pulse.core.errors import JavaNotFoundError
 from pulse.runtime.java import find_java
