@@ -106,6 +106,17 @@ def _difference(table, a, b, base, reach, out):
 
 
 @device
+def _first_end(ref, runs, i, j):
+    """Which of two run pieces ends first; when they end together, the one whose end is written more exactly."""
+    source, _, hi = runs
+    a, b = ref[source[i]], ref[source[j]]
+    left = gap(a, hi[i], b, hi[j])
+    if abs(left) <= tolerance(a, hi[i], b, hi[j]):
+        return i if abs(hi[i]) <= abs(hi[j]) else j
+    return i if left > 0.0 else j
+
+
+@device
 def _cell(table, runs, i, j, upper, scratch, out, first, m):
     """Append the winners while both pieces hold: from the later start to the earlier end."""
     ref, c = table
@@ -113,7 +124,7 @@ def _cell(table, runs, i, j, upper, scratch, out, first, m):
     source, lo, hi = runs
     difference, roots, work = scratch
     a, b = source[i], source[j]
-    end = i if gap(ref[a], hi[i], ref[b], hi[j]) >= 0.0 else j
+    end = _first_end(ref, runs, i, j)
     near = i if abs(lo[i]) <= abs(lo[j]) else j
     base = ref[source[near]]
     left = lo[near]
@@ -122,7 +133,8 @@ def _cell(table, runs, i, j, upper, scratch, out, first, m):
     count, status = roots_row(difference, 0, k, left, stop, noise, work, roots)
     if status != OK:
         count = 0
-    least = tolerance(base, left, base, stop)
+    # Both pieces must be able to tell a root from the ends of the cell, also the one with the far reference.
+    least = max(tolerance(base, left, base, stop), tolerance(ref[a], lo[i], ref[b], lo[j]))
     for r in range(count + 1):
         right = roots[r] if r < count else stop
         if r < count and (right - left <= least or stop - right <= least):
@@ -134,7 +146,10 @@ def _cell(table, runs, i, j, upper, scratch, out, first, m):
         until = right + seconds_between(own, base)
         if r == count:
             until = seconds_between(own, ref[source[end]]) + hi[end]
-        m = _emit(ref, source[winner], begin, until, out, first, m)
+        if (
+            until > begin
+        ):  # else the winner's reference is too far to write so short a range: it would be a point
+            m = _emit(ref, source[winner], begin, until, out, first, m)
         left = right
     return m
 
@@ -170,7 +185,7 @@ def _together(table, runs, i, j, upper, scratch, out, first, m):
         return point_a, point_b, m
     start = j if gap(ref[a], lo[i], ref[b], lo[j]) > 0.0 else i
     left = gap(ref[a], hi[i], ref[b], hi[j])
-    end = i if left >= 0.0 else j
+    end = _first_end(ref, runs, i, j)
     start_ref, end_ref = ref[source[start]], ref[source[end]]
     if gap(start_ref, lo[start], end_ref, hi[end]) > tolerance(start_ref, lo[start], end_ref, hi[end]):
         m = _cell(table, runs, i, j, upper, scratch, out, first, m)

@@ -103,17 +103,18 @@ def _better(a, b, upper):
 def _candidates(table, begin, end, upper, work, found):
     """Fill ``found = (source, at, value)`` with the candidates of a chain in time order; returns their number.
 
-    Of the two values at a boundary only the better counts, the earlier when they are equal.
+    Of the two values at a boundary only the better counts, the earlier when they are equal. A point at a boundary
+    comes after it: it is still in the window that opens there, which the value from the left no longer is, so it must not
+    be driven out by that.
     """
     _, lo, hi, c = table
     source, at, value = found
     scratch, critical = work
     k = c.shape[1]
     n, before = 0, -1
+    unseen = begin  # points from here to the next range are not yet candidates
     for p in range(begin, end):
         if lo[p] == hi[p]:
-            source[n], at[n], value[n] = p, lo[p], horner(c, p, k, lo[p])
-            n += 1
             continue
         if before >= 0:
             left, right = horner(c, before, k, hi[before]), horner(c, p, k, lo[p])
@@ -122,7 +123,10 @@ def _candidates(table, begin, end, upper, work, found):
             else:
                 source[n], at[n], value[n] = before, hi[before], left
             n += 1
-        before = p
+        for point in range(unseen, p):
+            source[n], at[n], value[n] = point, lo[point], horner(c, point, k, lo[point])
+            n += 1
+        before, unseen = p, p + 1
         if k > 2:
             for r in range(critical_points_row(c, p, k, lo[p], hi[p], scratch, critical)):
                 source[n], at[n], value[n] = p, critical[r], horner(c, p, k, critical[r])
