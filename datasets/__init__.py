@@ -2,7 +2,7 @@
 
 Layers, each importing strictly lower ones::
 
-    registry                                     generate
+    registry                                    generators
         |                                            |
     ais_any                                 ticks  objects  vessels
         |                                            |
@@ -38,7 +38,7 @@ from pulse.datasets.errors import (
     ValueParseError,
 )
 from pulse.datasets.format import Format
-from pulse.datasets.generate import Summary, frame, generate, origin
+from pulse.datasets.generators import Summary, frame, generate, origin
 from pulse.datasets.registry import FORMATS, detect, get_format
 from pulse.datasets.rows import parse_rows
 from pulse.datasets.units import Unit

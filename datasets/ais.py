@@ -179,7 +179,8 @@ class AisFormat(Format):
         missing = ~np.isfinite(x) | ~np.isfinite(y)
         for name, values in zip(PROJECTED, (x, y), strict=True):
             table = table.append_column(name, pa.array(values, mask=missing if missing.any() else None))
-        return table, self.projection.outside(lat, lon)
+        kept = sieve.kept()
+        return table, self.projection.outside(lat[kept], lon[kept])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,11 @@ class Sieve:
         self.reason.append(why)
         self._code[mask & (self._code == 0)] = len(self.reason)
 
+    def kept(self) -> BoolArray:
+        """Which rows no reason has removed so far."""
+        mask: BoolArray = np.ones(self.rows, np.bool_) if self._code is None else self._code == 0
+        return mask
+
     def split(self, table: pa.Table, counts: Counts, aside: Aside | None) -> pa.Table:
         """The rows kept; the others go to ``aside`` with a column that says why, and all are counted."""
         if self._code is None:

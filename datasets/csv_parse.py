@@ -7,6 +7,7 @@ after each block: a quote that is still open swallows it, so the number of rows 
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -18,6 +19,10 @@ from pulse.datasets.errors import EncodingError, MalformedRowError, ValueParseEr
 from pulse.datasets.text_blocks import Block, Layout, line_number, to_utf8
 
 KEY_TEXT = pa.dictionary(pa.int32(), pa.string())
+_TORN = (
+    "{where}: a quote is left open, or a carriage return stands within the line: {shown}. Line breaks inside quotes "
+    "cannot be read, because files are cut at line breaks: remove them, or store the data as Parquet"
+)
 _EXPECTED = ((pa.types.is_timestamp, "a date and time"), (pa.types.is_integer, "a whole number"))
 
 
@@ -117,14 +122,13 @@ def _trouble(
     except EncodingError as e:
         return e
     except (pa.ArrowException, OverflowError) as e:
+        if _open_quote(line, layout.delimiter):
+            return MalformedRowError(_TORN.format(where=where, shown=shown))
         said = str(e).partition("Expected ")[2].partition(":")[0]
         expected = f"expected {said}" if said else f"cannot be split into fields ({e})"
         return MalformedRowError(f"{where}: {expected}; the line is {shown}")
     if texts is None:
-        return MalformedRowError(
-            f"{where}: a quote is left open, or a carriage return stands within the line: {shown}. Line breaks inside "
-            "quotes cannot be read, because files are cut at line breaks: remove them, or store the data as Parquet"
-        )
+        return MalformedRowError(_TORN.format(where=where, shown=shown))
     for name, type_ in types.items():
         try:
             _convert(data, layout, {name: type_}, time_formats)
@@ -144,6 +148,15 @@ def _trouble(
                 "correct the line, or read the column as another type"
             )
     return MalformedRowError(f"{where}: cannot be read: {shown}")
+
+
+def _open_quote(line: bytes, delimiter: str) -> bool:
+    """Whether a quoted field begins in this line and does not end in it."""
+    try:
+        list(csv.reader([line.decode("latin-1").rstrip("\r")], delimiter=delimiter, strict=True))
+    except csv.Error as e:
+        return "unexpected end" in str(e)
+    return False
 
 
 def layout_names(layout: Layout) -> tuple[str, ...]:

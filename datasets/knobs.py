@@ -1,4 +1,4 @@
-"""Checks that the generators' knobs share."""
+"""What the generators share: checks of their knobs, random streams, and processes with a memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pulse.core.arrays import FloatArray
 from pulse.datasets.errors import DatasetError
 
 
@@ -64,3 +65,11 @@ def streams(seed: int, names: int) -> list[np.random.Generator]:
     return [
         np.random.Generator(np.random.SFC64(child)) for child in np.random.SeedSequence(seed).spawn(names)
     ]
+
+
+def autoregressive(noise: FloatArray, memory: float, last: Any) -> FloatArray:
+    """``y[i] = memory·y[i − 1] + noise[i]`` along the first axis, with ``y[−1] = last``."""
+    from scipy.signal import lfilter  # takes a second to import, which readers on workers need not wait for
+
+    values: FloatArray = lfilter([1.0], [1.0, -memory], noise, axis=0, zi=np.asarray(memory * last)[None])[0]
+    return values

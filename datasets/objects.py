@@ -15,10 +15,17 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-from scipy.signal import lfilter
 
 from pulse.core.arrays import FloatArray
-from pulse.datasets.knobs import count, not_negative, positive, share, start_microseconds, streams
+from pulse.datasets.knobs import (
+    autoregressive,
+    count,
+    not_negative,
+    positive,
+    share,
+    start_microseconds,
+    streams,
+)
 from pulse.datasets.time_columns import TIME
 
 _ROWS = 1 << 18
@@ -108,7 +115,7 @@ class _Path:
         fresh = self.turn.standard_normal((until - made, 2, self.of.objects)) * (
             self.of.change * self.of.speed
         )
-        velocity, _ = lfilter([1.0], [1.0, -keep], fresh, axis=0, zi=keep * self.velocity[-1:])
+        velocity = autoregressive(fresh, keep, self.velocity[-1])
         before = np.concatenate([self.velocity[-1:], velocity[:-1]])
         lasting = self._lasting(np.arange(made - 1, until - 1))
         position = self.position[-1] + np.cumsum(before * lasting, axis=0)

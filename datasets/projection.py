@@ -22,21 +22,40 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pulse.core.arrays import FloatArray
+from pulse.core.arrays import BoolArray, FloatArray
 from pulse.datasets.errors import ProjectionError
 
 _GRID = 33  # points per side at which the scale is looked at; its extremes lie on the edge or in the middle
 _TRIM = 1e-3  # the share of positions that may lie outside the extent, at each of its four sides
 _MARGIN = 0.05  # by how much the extent is widened, in degrees
+_EARTH = 6_371_000.0  # metres, the mean radius
+_DEGREE = 111_195.0  # metres
+_MOST_RADIUS = 5_000_000.0  # beyond, a region is a box only
 
 
 class Extent(NamedTuple):
-    """Degrees. ``east`` may exceed 180: a region across the antimeridian keeps west < east."""
+    """A box in degrees, and of it what lies within ``radius`` metres of its middle.
+
+    ``east`` may exceed 180: a region across the antimeridian keeps west < east.
+    """
 
     south: float
     north: float
     west: float
     east: float
+    radius: float = np.inf
+
+    def centre(self) -> tuple[float, float]:
+        """Latitude and longitude of the middle."""
+        return round((self.south + self.north) / 2, 4), round((self.west + self.east) / 2, 4)
+
+    def holds(self, lat: FloatArray, lon: FloatArray) -> BoolArray:
+        """Which positions lie in it."""
+        inside: BoolArray = (lat >= self.south) & (lat <= self.north)
+        inside &= (lon - self.west) % 360.0 <= self.east - self.west
+        if np.isfinite(self.radius):
+            inside &= _metres(self.centre(), lat, lon) <= self.radius
+        return inside
 
 
 @dataclass(frozen=True)
@@ -51,10 +70,11 @@ class Projection:
         _transformer(self.crs)
 
     def __str__(self) -> str:
-        south, north, west, east = self.extent
+        south, north, west, east, radius = self.extent
+        disc = f", {radius / 1000:.0f} km around their middle" if np.isfinite(radius) else ""
         return (
             f"{self.crs}: distances within {100 * self.distortion:.2g} % "
-            f"for latitudes {south:g} to {north:g}, longitudes {west:g} to {east:g}"
+            f"for latitudes {south:g} to {north:g}, longitudes {west:g} to {east:g}{disc}"
         )
 
     def forward(self, lat: FloatArray, lon: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -64,9 +84,8 @@ class Projection:
 
     def outside(self, lat: FloatArray, lon: FloatArray) -> int:
         """How many positions lie outside the extent that the distortion is stated for."""
-        south, north, west, east = self.extent
-        from_west = (lon - west) % 360.0
-        return int(np.count_nonzero((lat < south) | (lat > north) | (from_west > east - west)))
+        known = np.isfinite(lat)
+        return int(np.count_nonzero(known & ~self.extent.holds(lat, lon)))
 
 
 def pyproj() -> Any:
@@ -105,12 +124,22 @@ def extent_of(lat: FloatArray, lon: FloatArray) -> Extent:
     start = _widest_gap(lon)
     west, east = np.quantile((lon - start) % 360.0, [_TRIM, 1 - _TRIM]) + start
     turn = 360.0 * np.floor((west + 180.0) / 360.0)
-    return Extent(
+    box = Extent(
         max(-90.0, round(float(south) - _MARGIN, 2)),
         min(90.0, round(float(north) + _MARGIN, 2)),
         round(float(west - turn) - _MARGIN, 2),
         round(float(min(east, west + 360 - 2 * _MARGIN) - turn) + _MARGIN, 2),
     )
+    radius = float(np.quantile(_metres(box.centre(), lat, lon), 1 - _TRIM)) + _MARGIN * _DEGREE
+    return box._replace(radius=float(np.ceil(radius / 1000) * 1000)) if radius < _MOST_RADIUS else box
+
+
+def _metres(centre: tuple[float, float], lat: FloatArray, lon: FloatArray) -> FloatArray:
+    """Distances on the sphere from one point: good to half a percent, which is enough to delimit a region."""
+    north, east = np.radians(lat - centre[0]) / 2, np.radians(lon - centre[1]) / 2
+    chord = np.sin(north) ** 2 + np.cos(np.radians(lat)) * np.cos(np.radians(centre[0])) * np.sin(east) ** 2
+    distance: FloatArray = 2 * _EARTH * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0)))
+    return distance
 
 
 def _widest_gap(lon: FloatArray) -> float:
@@ -145,8 +174,8 @@ def given(crs: str, extent: Extent) -> Projection:
 
 
 def _candidates(extent: Extent) -> Iterator[str]:
-    south, north, west, east = extent
-    lat_0, lon_0 = round((south + north) / 2, 4), round((west + east) / 2, 4)
+    south, north, west, east, _ = extent
+    lat_0, lon_0 = extent.centre()
     common = f"+lon_0={lon_0} +ellps=WGS84 +units=m"
     if east - west < 180:
         yield f"+proj=stere +lat_0={lat_0} {common}"
@@ -172,10 +201,26 @@ def _balanced(definition: str, extent: Extent) -> Projection | None:
 
 
 def _grid(extent: Extent) -> tuple[FloatArray, FloatArray]:
-    south, north, west, east = extent
-    lat, lon = np.meshgrid(np.linspace(south, north, _GRID), np.linspace(west, east, _GRID))
-    wrapped = (lon.ravel() + 180.0) % 360.0 - 180.0
-    return lat.ravel(), wrapped
+    """Points all over the extent, its edge included: the box's, and that of the disc."""
+    south, north, west, east, radius = extent
+    mesh = np.meshgrid(np.linspace(south, north, _GRID), np.linspace(west, east, _GRID))
+    lat, lon = mesh[0].ravel(), mesh[1].ravel()
+    if np.isfinite(radius):
+        (lat_0, lon_0), angle = (
+            extent.centre(),
+            1.01 * radius / _EARTH,
+        )  # a little further: the Earth is no sphere
+        inside = _metres((lat_0, lon_0), lat, lon) <= radius
+        heading = np.linspace(0, 2 * np.pi, 4 * _GRID)
+        sine = np.sin(np.radians(lat_0)) * np.cos(angle) + np.cos(np.radians(lat_0)) * np.sin(angle) * np.cos(
+            heading
+        )
+        rim = np.degrees(np.arcsin(np.clip(sine, -1.0, 1.0)))
+        across = np.cos(angle) - np.sin(np.radians(lat_0)) * sine
+        turn = np.arctan2(np.sin(heading) * np.sin(angle) * np.cos(np.radians(lat_0)), across)
+        lat = np.concatenate([lat[inside], np.clip(rim, south, north)])
+        lon = np.concatenate([lon[inside], np.clip(lon_0 + np.degrees(turn), west, east)])
+    return lat, (lon + 180.0) % 360.0 - 180.0
 
 
 def _scales(definition: str, lat: FloatArray, lon: FloatArray) -> FloatArray | None:

@@ -16,18 +16,25 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-from scipy.signal import lfilter
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.knobs import count, not_negative, positive, share, start_microseconds, streams
+from pulse.datasets.knobs import (
+    autoregressive,
+    count,
+    not_negative,
+    positive,
+    share,
+    start_microseconds,
+    streams,
+)
 from pulse.datasets.time_columns import TIME
 
 _BURSTS = 1 << 17  # bursts made at a time: part of the sequence's definition, so never a knob
 _DAY_US = 86_400_000_000
 _OPEN_US, _SESSION_US = 34_200_000_000, 23_400_000_000
-_MEMORY = 0.999  # of the wandering rate and volatility, per burst
-_WANDER = 0.5  # their standard deviation, in logarithms
+_MEMORY, _WANDER = 0.999, 0.5  # of the wandering rate: per burst; standard deviation of its logarithm
+_CALM_SECONDS, _CALM = 300.0, 0.7  # of the wandering volatility: how long it remembers; the same
 _OVERNIGHT = 0.01
 _FLOOR = math.log(1.0)  # below a dollar, cents are too coarse a grid
 
@@ -56,6 +63,8 @@ class Ticks:
             raise DatasetError(f"burst: expected at least 1 trade in a burst, got {self.burst!r}")
         not_negative("volatility", self.volatility)
         share("same_ms", self.same_ms)
+        if self.same_ms == 1:
+            raise DatasetError("same_ms: if every burst shares the last one's millisecond, time stands still")
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
@@ -75,25 +84,35 @@ class Ticks:
         step = self.volatility / np.sqrt(np.maximum(bursts_a_day, 1.0))
         state = _State(level, np.zeros(self.symbols, np.int64))
         while True:
-            times, mood = self._arrivals(arrive, state)
+            times = self._arrivals(arrive, state)
+            calm = self._calm(walk, state)
             days = times // _SESSION_US if self.sessions else times // _DAY_US
             symbol = np.minimum(np.searchsorted(cumulative, choose.random(_BURSTS)), self.symbols - 1).astype(
                 np.int16
             )
-            price = _walk(symbol, step, mood, days, walk, state, jumps=self.sessions)
+            price = _walk(symbol, step, calm, days, walk, state, jumps=self.sessions)
             yield self._trades(symbol, self._calendar(times), price, trade, names)
 
-    def _arrivals(self, rng: np.random.Generator, state: _State) -> tuple[IntArray, FloatArray]:
-        """Microseconds of trading time of each burst, on whole milliseconds, and the mood: the wandering logarithm."""
+    def _arrivals(self, rng: np.random.Generator, state: _State) -> IntArray:
+        """Microseconds of trading time of each burst, on whole milliseconds."""
         noise = rng.standard_normal(_BURSTS) * (_WANDER * math.sqrt(1 - _MEMORY**2))
-        mood, state.filter = lfilter([1.0], [1.0, -_MEMORY], noise, zi=state.filter)
+        mood = autoregressive(noise, _MEMORY, state.mood)
+        state.mood = mood[-1]
         gaps = rng.standard_exponential(_BURSTS) * np.exp(-mood)
         gaps[rng.random(_BURSTS) < self.same_ms] = 0.0
-        mean = self.burst / self.rate / (1 - self.same_ms) if self.same_ms < 1 else self.burst / self.rate
+        mean = self.burst / self.rate / (1 - self.same_ms)
         seconds = np.cumsum(gaps) * (mean / math.exp(_WANDER**2 / 2))
         times = state.clock + (seconds * 1000).astype(np.int64) * 1000
         state.clock = int(times[-1])
-        return times, mood
+        return times
+
+    def _calm(self, rng: np.random.Generator, state: _State) -> FloatArray:
+        """How wild the market is at each burst: a log-normal process whose mean square is 1."""
+        forgotten = self.burst / self.rate / _CALM_SECONDS  # from one burst to the next, as an exponent
+        noise = rng.standard_normal(_BURSTS) * (_CALM * math.sqrt(-math.expm1(-2 * forgotten)))
+        calm = autoregressive(noise, math.exp(-forgotten), state.calm)
+        state.calm = calm[-1]
+        return np.exp(calm - _CALM**2)
 
     def _calendar(self, times: IntArray) -> IntArray:
         """Trading time to the clock on the wall: sessions on working days, or around the clock."""
@@ -144,24 +163,25 @@ class _State:
         self.level = level  # log price, by symbol
         self.day = day  # last day traded, by symbol
         self.clock = 0  # trading time, microseconds
-        self.filter = np.zeros(1)
+        self.mood = np.zeros(())  # logarithm of the last burst's rate
+        self.calm = np.zeros(())  # of its volatility
 
 
 def _walk(
     symbol: np.ndarray,
     step: FloatArray,
-    mood: FloatArray,
+    calm: FloatArray,
     days: IntArray,
     rng: np.random.Generator,
     state: _State,
     *,
     jumps: bool,
 ) -> FloatArray:
-    """Prices of the bursts: each symbol's own walk, continued from ``state``; steps are wilder when trading is."""
+    """Prices of the bursts: each symbol's own walk, continued from ``state``."""
     order = np.argsort(symbol, kind="stable")  # radix sort on 16 bits: the symbols' walks one after another
     grouped, day = symbol[order], days[order]
     begins = np.flatnonzero(np.diff(grouped, prepend=-1))
-    moves = rng.standard_normal(len(symbol)) * step[grouped] * np.exp(0.5 * mood)[order]
+    moves = rng.standard_normal(len(symbol)) * step[grouped] * calm[order]
     if jumps:
         previous = np.empty_like(day)
         previous[1:] = day[:-1]

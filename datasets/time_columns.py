@@ -79,7 +79,7 @@ def _scaled(values: Any, unit: str, place: Place) -> pa.Array:
         else:
             beyond = ~(np.abs(values) <= LIMIT // (10**6 // scale))
             us = np.where(beyond, 0, values) * (10**6 // scale)
-            us[beyond] = LIMIT + 1
+            us[beyond] = 2 * LIMIT
         beyond = ~(np.abs(us) <= LIMIT)  # NaN is beyond, too
     if beyond.any():
         row = int(np.flatnonzero(beyond)[0])
@@ -95,7 +95,7 @@ def _from_text(values: pa.Array, place: Place, time_format: str | None) -> pa.Ar
     try:
         if time_format is None:
             # Text with an offset reads as zoned only; text without one as zone-less only.
-            zoned = pc.match_substring_regex(values, r"(Z|[+-]\d\d(:?\d\d)?)$")
+            zoned = pc.match_substring_regex(values, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
             kind = (
                 pa.timestamp("ns", tz="UTC")
                 if pc.any(zoned).as_py() and pc.all(zoned).as_py()

@@ -36,7 +36,7 @@ _LEAST_SPEED, _MOST_SPEED = 3.0, 13.0  # metres per second, under way
 _TURN = 0.15  # degrees per second, standard deviation, while turning
 _SWING = 1800.0  # seconds from the wake to full distance
 _AWAY = 5000.0  # metres
-_MOST_LAG = 9  # steps
+_MOST_LAG = 6  # steps
 FIRST_ID = 200_000_000
 
 
@@ -112,7 +112,7 @@ class _Wakes:
     def __init__(self, of: Vessels, rng: np.random.Generator) -> None:
         n = of.followers
         self.leader = np.arange(n)
-        self.lag = rng.integers(3, _MOST_LAG, n)  # steps behind
+        self.lag = rng.integers(3, _MOST_LAG + 1, n)  # steps behind
         self.aside = rng.uniform(-50.0, 50.0, (2, n))
         heading = rng.uniform(0, 2 * np.pi, n)
         self.away = _AWAY * np.stack([np.cos(heading), np.sin(heading)])

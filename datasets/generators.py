@@ -67,8 +67,10 @@ def frame(kind: str, rows: int | str, seed: int = 0, **knobs: Any) -> pa.Table:
     >>> frame("objects", 3, objects=2, rate=1.0)["id"].to_pylist()
     [0, 1, 0]
     """
-    maker = make(kind, **knobs)
-    return pa.concat_tables(_pieces(maker, parse_rows(rows), seed)).combine_chunks()
+    maker, number = make(kind, **knobs), parse_rows(rows)
+    table = pa.concat_tables(_pieces(maker, number, seed)).combine_chunks()
+    made = _origin(maker, number, seed, table.column("t")[-1].value)
+    return table.replace_schema_metadata({METADATA: made})
 
 
 def generate(
@@ -127,18 +129,27 @@ def make(kind: str, **knobs: Any) -> Ticks | Objects | Vessels:
     return KINDS[kind](**knobs)
 
 
-def origin(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """How a generated file was made: kind, seed, rows, knobs and, for vessels, the list ``following``."""
-    with readable(str(path)):
-        metadata = pq.read_metadata(path).metadata or {}
+def origin(source: str | os.PathLike[str] | pa.Table) -> dict[str, Any]:
+    """How a generated file or table was made: kind, seed, rows, knobs and, for vessels, the list ``following``."""
+    if isinstance(source, pa.Table):
+        where, metadata = "the table", source.schema.metadata or {}
+    else:
+        where = str(source)
+        with readable(where):
+            metadata = pq.read_metadata(source).metadata or {}
     text = metadata.get(METADATA.encode())
     if text is None:
         raise DatasetError(
-            f"{path}: this file was not generated, or was rewritten since; it does not say how it was made"
+            f"{where}: was not generated, or was rewritten since; it does not say how it was made"
         )
     made: dict[str, Any] = json.loads(text)
-    made["following"] = [Following(*one) for one in made.get("following", [])]
+    made["following"] = [Following(*one) for one in made["following"]]
     return made
+
+
+def _origin(maker: Ticks | Objects | Vessels, rows: int, seed: int, last: int) -> str:
+    made = {"kind": maker.kind, "seed": seed, "rows": rows, "knobs": dataclasses.asdict(maker)}
+    return json.dumps({**made, "following": _following(maker, seed, last)})
 
 
 def _pieces(maker: Generator, rows: int, seed: int) -> Iterator[pa.Table]:
@@ -181,9 +192,7 @@ def _write(
             waiting.append(piece)
             flush(group_rows)
         flush(1)
-        made = {"kind": maker.kind, "seed": seed, "rows": rows, "knobs": dataclasses.asdict(maker)}
-        made["following"] = _following(maker, seed, last)
-        writer.add_key_value_metadata({METADATA: json.dumps(made)})
+        writer.add_key_value_metadata({METADATA: _origin(maker, rows, seed, last)})
     return first or 0, last
 
 

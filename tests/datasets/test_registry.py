@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.datasets import detect, get_format
+from pulse.datasets.errors import EmptyInputError, MissingInputError, UnknownFormatError
+from tests.datasets import test_ais, test_taq
+
+Write = Callable[[str, str | bytes], str]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("m.csv", test_taq.MONTHLY, "taq"),
+        ("d.psv", test_taq.DAILY, "taq-daily"),
+        ("EQY_US_ALL_TRADE_20240531.gz", gzip.compress(test_taq.DAILY.encode()), "taq-daily"),
+        ("o.csv", test_ais.OLD, "ais"),
+        ("n.csv", test_ais.NEW, "ais"),
+        ("dk.csv", test_ais.DANISH.encode("latin-1"), "ais"),
+        ("p.csv", "id,t,v\n1,2,3\n", "csv"),
+        ("a.csv.gz", gzip.compress(b"id,t,v\n1,2,3\n"), "csv"),
+    ],
+)
+def test_text_is_told_by_its_header(write: Write, name: str, text: str | bytes, expected: str) -> None:
+    assert detect(write(name, text)) == expected
+
+
+def test_parquet_is_told_by_its_name_or_its_first_bytes(tmp_path: Path) -> None:
+    for name in ("a.parquet", "no_ending"):
+        pq.write_table(pa.table({"a": [1]}), tmp_path / name)
+        assert detect(str(tmp_path / name)) == "parquet"
+    assert detect(str(tmp_path)) == "parquet"
+
+
+def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(MissingInputError):
+        detect(str(tmp_path / "none.csv"))
+    with pytest.raises(EmptyInputError):
+        detect(write("empty.csv", ""))
+    with pytest.raises(
+        UnknownFormatError,
+        match=r"no 'tag'; did you mean 'taq'\? There are: ais, csv, parquet, taq, taq-daily",
+    ):
+        get_format("tag")
+    with pytest.raises(
+        UnknownFormatError, match=r"option of the format taq: there is no 'zone'.* There are: .*tz"
+    ):
+        get_format("taq", zone="UTC")
+
+
+@pytest.mark.parametrize("name", ["parquet", "csv", "taq", "taq-daily", "ais"])
+def test_a_format_knows_its_name_and_takes_lists(name: str) -> None:
+    fmt = get_format(name, key=["a", "b"], time="c")
+    assert fmt.name == name
+    assert fmt.key == ("a", "b")
+    assert get_format(name, key="a").key == ("a",)
+    assert isinstance(hash(fmt), int)
