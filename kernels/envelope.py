@@ -106,33 +106,33 @@ def _difference(table, a, b, base, reach, out):
 
 
 @device
-def _first_end(ref, runs, i, j):
-    """Which of two run pieces ends first; when they end together, the one whose end is written more exactly."""
-    source, _, hi = runs
-    a, b = ref[source[i]], ref[source[j]]
-    left = gap(a, hi[i], b, hi[j])
-    if abs(left) <= tolerance(a, hi[i], b, hi[j]):
-        return i if abs(hi[i]) <= abs(hi[j]) else j
-    return i if left > 0.0 else j
+def _cuts(difference, k, left, stop, noise, work, roots):
+    """Number of roots of row 0 between ``left`` and ``stop``; of a line whose ends are not zero, their signs tell."""
+    if k <= 2:
+        at_left, at_stop = horner(difference, 0, k, left), horner(difference, 0, k, stop)
+        if min(abs(at_left), abs(at_stop)) > noise:
+            if (at_left > 0.0) == (at_stop > 0.0):
+                return 0
+            roots[0] = left + (stop - left) * (at_left / (at_left - at_stop))
+            return 1
+    count, status = roots_row(difference, 0, k, left, stop, noise, work, roots)
+    return count if status == OK else 0
 
 
 @device
-def _cell(table, runs, i, j, upper, scratch, out, first, m):
-    """Append the winners while both pieces hold: from the later start to the earlier end."""
+def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
+    """Append the winners while both pieces hold: from where they start together to the end of ``end``, i or j."""
     ref, c = table
     k = c.shape[1]
     source, lo, hi = runs
     difference, roots, work = scratch
     a, b = source[i], source[j]
-    end = _first_end(ref, runs, i, j)
     near = i if abs(lo[i]) <= abs(lo[j]) else j
     base = ref[source[near]]
     left = lo[near]
     stop = seconds_between(base, ref[source[end]]) + hi[end]
     noise = _difference(table, a, b, base, max(abs(left), abs(stop)), difference)
-    count, status = roots_row(difference, 0, k, left, stop, noise, work, roots)
-    if status != OK:
-        count = 0
+    count = _cuts(difference, k, left, stop, noise, work, roots)
     # Both pieces must be able to tell a root from the ends of the cell, also the one with the far reference.
     least = max(tolerance(base, left, base, stop), tolerance(ref[a], lo[i], ref[b], lo[j]))
     for r in range(count + 1):
@@ -185,11 +185,14 @@ def _together(table, runs, i, j, upper, scratch, out, first, m):
         return point_a, point_b, m
     start = j if gap(ref[a], lo[i], ref[b], lo[j]) > 0.0 else i
     left = gap(ref[a], hi[i], ref[b], hi[j])
-    end = _first_end(ref, runs, i, j)
+    end_together = abs(left) <= tolerance(ref[a], hi[i], ref[b], hi[j])
+    end = i if left > 0.0 else j
+    if end_together:
+        end = i if abs(hi[i]) <= abs(hi[j]) else j  # the nearer to its reference is written more exactly
     start_ref, end_ref = ref[source[start]], ref[source[end]]
     if gap(start_ref, lo[start], end_ref, hi[end]) > tolerance(start_ref, lo[start], end_ref, hi[end]):
-        m = _cell(table, runs, i, j, upper, scratch, out, first, m)
-    if abs(left) <= tolerance(ref[a], hi[i], ref[b], hi[j]):
+        m = _cell(table, runs, i, j, end, upper, scratch, out, first, m)
+    if end_together:
         return True, True, m
     if left > 0.0:
         lo[j] = seconds_between(ref[b], ref[a]) + hi[i]
