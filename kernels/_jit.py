@@ -77,6 +77,15 @@ def inlined(func: Any) -> Any:
     return numba.njit(nogil=True, error_model="numpy", forceinline=True)(func)
 
 
+def step(func: Any) -> Any:
+    """As :func:`inlined`, without any counting of references: for functions that neither allocate nor keep an array.
+
+    Numba counts a reference for every array a function is handed or unpacks; in a loop of a few flops that is most
+    of the time. Slicing an array inside such a function is not possible, indexing is.
+    """
+    return numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(func)
+
+
 def kernel(*argument_types: Any) -> Any:
     """Declare an entry point with these argument types; see the module's text."""
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN2, IN_BYTE1, IN_INT1, IN_INT2, OUT2, OUT_INT1, OUT_INT2, device, kernel
+from pulse.kernels._jit import IN2, IN_BYTE1, IN_INT1, IN_INT2, OUT2, OUT_INT1, OUT_INT2, kernel, step
+from pulse.kernels.hull import ORDERED
 from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RESUME, RUN, SAMPLES, Intervals
 from pulse.kernels.reach import (
     C0,
@@ -41,7 +42,7 @@ from pulse.kernels.reach import (
     start_value,
     tolerance,
 )
-from pulse.kernels.status import NOT_CONVERGED, OK
+from pulse.kernels.status import BOUND_MISSED, NOT_CONVERGED, OK
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 
 Array = npt.NDArray[np.float64]
@@ -51,20 +52,28 @@ AUTO = -1  # degree chosen per segment
 SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted rows
 
 
-@device
-def _measure(t, v, index, w, a, j, offset, x0, x1):
-    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an asked bound does not hold."""
+@step
+def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
+    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an asked bound does not hold.
+
+    ``at_end``: x1 is the interval's own end, where the truth is known without interpolation.
+    """
     straight = w[a, TRUTH] == LINEAR
     y0 = start_value(t, v, index, j, a, offset, straight)
     y1 = y0
+    magnitude = abs(y0)
     if straight:
-        whole = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS - offset
-        part = (x1 - x0) / whole
-        y1 = v[a, index[j, 1]] if part >= 1.0 else y0 + (v[a, index[j, 1]] - y0) * part
+        y1 = v[a, index[j, 1]]
+        whole = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
+        # Inside the interval the truth is an interpolation, and as exact as that and its instant are.
+        slope = (y1 - v[a, index[j, 0]]) / whole
+        magnitude = max(abs(v[a, index[j, 0]]), abs(y1)) + abs(slope) * max(abs(x0), abs(x1))
+        if not at_end:
+            y1 = y0 + (y1 - y0) * ((x1 - x0) / (whole - offset))
     c0, c1 = w[a, C0], w[a, C1]
     d0 = (c0 + c1 * x0) - y0
     d1 = d0 if w[a, TRUTH] == SAMPLES else (c0 + c1 * x1) - y1
-    magnitude = max(abs(y0), abs(y1)) + abs(c0) + abs(c1) * max(abs(x0), abs(x1))
+    magnitude += abs(c0) + abs(c1) * max(abs(x0), abs(x1))
     delta = w[a, DELTA]
     after = delta + 0.5 * (d0 + d1) * (x1 - x0)
     swell = max(abs(delta), abs(after))
@@ -73,7 +82,9 @@ def _measure(t, v, index, w, a, j, offset, x0, x1):
     w[a, TRIAL] = max(w[a, DEVIATION], max(abs(d0), abs(d1)))
     w[a, TRIAL + 1] = max(w[a, DRIFT], swell)
     w[a, TRIAL + 2] = after
-    weight = w[a, WEIGHT] + magnitude * (x1 - x0)
+    weight = w[a, WEIGHT]
+    if d0 != 0.0 or d1 != 0.0 or c1 != 0.0:  # an exact constant adds no rounding to the integrals' difference
+        weight += magnitude * (x1 - x0)
     w[a, TRIAL + 3] = weight
     w[a, TRIAL + 4] = max(w[a, MAGNITUDE], magnitude)
     holds = True
@@ -87,7 +98,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1):
     return holds
 
 
-@device
+@step
 def _verify(t, v, index, w, j, offset, cut, strict):
     """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to which it holds.
 
@@ -101,7 +112,7 @@ def _verify(t, v, index, w, j, offset, cut, strict):
         end = (t[index[m, 1]] - ref) / MICROSECONDS
         x1 = end if end < cut else cut
         for a in range(v.shape[0]):
-            holds = _measure(t, v, index, w, a, m, offset if m == j else 0.0, x0, x1)
+            holds = _measure(t, v, index, w, a, m, offset if m == j else 0.0, x0, x1, x1 == end)
             if strict and not holds:
                 return m, x0
         for a in range(v.shape[0]):
@@ -112,9 +123,12 @@ def _verify(t, v, index, w, j, offset, cut, strict):
     return m, x1
 
 
-@device
-def _exact_start(t, v, index, w, j, offset, lines):
-    """The truth itself on interval ``j``, as a line; its end, or ``offset`` where constants cannot follow it."""
+@step
+def _parallel_start(t, v, index, w, j, offset, lines, evens):
+    """The truth itself on interval ``j``, as a line; with ``evens`` moved aside, so that bounded integrals are equal at its end.
+
+    Returns its end, or ``offset`` where constants cannot follow it.
+    """
     x1 = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
     for a in range(v.shape[0]):
         straight = w[a, TRUTH] == LINEAR
@@ -125,10 +139,12 @@ def _exact_start(t, v, index, w, j, offset, lines):
             w[a, C0], w[a, C1] = y0 - slope * offset, slope
             if not lines:
                 return offset
+        if evens and w[a, DRIFT_REL] >= 0.0:
+            w[a, C0] -= w[a, DELTA] / (x1 - offset)
     return x1
 
 
-@device
+@step
 def _halve_until_it_holds(t, v, index, w, j, offset):
     """Constants on a slope: the longest of the halvings of interval ``j`` on which the mean keeps the bounds; its end."""
     cut = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
@@ -144,7 +160,7 @@ def _halve_until_it_holds(t, v, index, w, j, offset):
     return offset
 
 
-@device
+@step
 def _emit(w, row, out_index, out_value, lo, hi, count):
     """Write a segment's range, models and achieved bounds; ``count`` coefficients per attribute."""
     out_index[row, 4] = count
@@ -157,13 +173,12 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
         err, drift = w[a, DEVIATION], w[a, DRIFT]
         if err > 0.0 or w[a, C1] != 0.0:
             err += ROUNDING * w[a, MAGNITUDE] + GRAIN * abs(w[a, C1])  # instants are known to a grain
-        if drift > 0.0 or err > 0.0:
-            drift += ROUNDING * (w[a, WEIGHT] + drift)
+        drift += ROUNDING * (w[a, WEIGHT] + drift)
         out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
         out_value[row, at + width - 1] = w[a, DELTA]
 
 
-@device
+@step
 def _emit_open(w, row, out_index, out_value, offset):
     """Write what is still open: where it begins, and the weight and delta it begins with."""
     out_index[row, 4] = 0
@@ -174,7 +189,7 @@ def _emit_open(w, row, out_index, out_value, offset):
         out_value[row, at], out_value[row, at + 1] = w[a, WEIGHT], w[a, DELTA]
 
 
-@device
+@step
 def _enter(index, flag, resume, w, j):
     """Load the state that element ``j`` begins with; returns its offset."""
     k = index[j, 2]
@@ -187,7 +202,7 @@ def _enter(index, flag, resume, w, j):
     return resume[k, 0] if resumes else 0.0
 
 
-@device
+@step
 def _is_keys_end(index, flag, j, end):
     """Whether nothing but a closing point follows the intervals before ``end`` for their key."""
     k, last = index[j, 2], end
@@ -196,7 +211,7 @@ def _is_keys_end(index, flag, j, end):
     return last == flag.shape[0] or index[last, 2] != k
 
 
-@device
+@step
 def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
     """The asked degree, or the cheaper of constants and lines: ``(end, cut, lines)``."""
     lines = degree != 0
@@ -204,7 +219,7 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
         end_flat, _ = reach(t, v, index, flag, w, j, offset, False, LONGEST)
         end, _ = reach(t, v, index, flag, w, j, offset, True, LONGEST)
         # A segment stores its range and bounds besides its coefficients: six numbers against seven.
-        lines = (end_flat - j + 1) * 7 < (end - j + 1) * 6
+        lines = end_flat == j or (end_flat - j + 1) * 7 < (end - j + 1) * 6
         lines = lines or (end < flag.shape[0] and flag[end] == OPEN)  # undecided: more is to come
     end, cut = reach(t, v, index, flag, w, j, offset, lines, LONGEST)
     choose(w, offset, cut)
@@ -215,16 +230,26 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
     return end, cut, lines
 
 
-@device
+@step
 def _settle(t, v, index, w, j, offset, cut, lines):
-    """Verify the chosen model, or fall back on what always holds: ``(end, cut)`` of the segment; no progress: it cannot be done."""
+    """Verify the chosen model, or fall back on simpler ones: ``(end, cut, missed)``; no progress: constants cannot follow the slope.
+
+    On its first interval a line can always follow the truth, and lose what difference of the integrals there is, unless a
+    bound on the value forbids it while the bound on the integral shrinks with the truth: then ``missed`` is set.
+    """
     end, reached = _verify(t, v, index, w, j, offset, cut, True)
     if reached > offset:
-        return end, reached
-    cut = _exact_start(t, v, index, w, j, offset, lines)
+        return end, reached, False
+    for evens in (True, False):
+        cut = _parallel_start(t, v, index, w, j, offset, lines, evens)
+        if cut > offset:
+            end, reached = _verify(t, v, index, w, j, offset, cut, True)
+            if reached == cut:
+                return end, reached, False
     if cut > offset:
-        return _verify(t, v, index, w, j, offset, cut, False)
-    return j, _halve_until_it_holds(t, v, index, w, j, offset)
+        end, reached = _verify(t, v, index, w, j, offset, cut, False)
+        return end, reached, True
+    return j, _halve_until_it_holds(t, v, index, w, j, offset), False
 
 
 @kernel(IN_INT1, IN2, IN_INT2, IN_BYTE1, IN2, OUT2, OUT_INT1, OUT_INT2, OUT2)
@@ -238,7 +263,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
         inside = False
         for a in range(v.shape[0]):
             w[a, DEVIATION], w[a, MAGNITUDE], w[a, DRIFT] = 0.0, 0.0, abs(w[a, DELTA])
-        out_index[row, 0], out_index[row, 1], out_index[row, 3] = p, 1, index[j, 2]
+        out_index[row, 0], out_index[row, 1], out_index[row, 3], out_index[row, 5] = p, 1, index[j, 2], 0
         if flag[j] == POINT:
             for a in range(v.shape[0]):
                 w[a, C0], w[a, C1] = v[a, p], 0.0
@@ -249,18 +274,21 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
         end, cut, lines = j, offset, True
         if flag[j] < POINT:
             end, cut, lines = _reach_and_choose(t, v, index, flag, w, j, offset, degree)
-        if flag[j] > POINT or (end > j and end < flag.shape[0] and flag[end] == OPEN and end - j < LONGEST):
+        stays_open = end > j and end < flag.shape[0] and flag[end] == OPEN and index[end, 2] == index[j, 2]
+        if flag[j] > POINT or (stays_open and end - j < LONGEST):
             _emit_open(w, row, out_index, out_value, offset)
             out_index[row, 2] = OPEN_START if flag[j] == RUN or flag[j] == OPEN_RUN else OPEN_SEGMENT
             row, j = row + 1, end + 1
             continue
-        end, cut = _settle(t, v, index, w, j, offset, cut, lines)
+        end, cut, missed = _settle(t, v, index, w, j, offset, cut, lines or degree == AUTO)
+        for a in range(v.shape[0]):
+            lines = lines or w[a, C1] != 0.0
         if cut <= offset:
             cursor[2] = NOT_CONVERGED
             break
         _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1)
         out_index[row, 1] = index[end - 1, 1] - p if end > j else 1
-        out_index[row, 2] = SEGMENT
+        out_index[row, 2], out_index[row, 5] = SEGMENT, missed
         row += 1
         begun = cut - (t[index[end, 0]] - t[p]) / MICROSECONDS if end < flag.shape[0] else 0.0
         inside = end == j or (end < flag.shape[0] and flag[end] == CONTINUES and begun > GRAIN)
@@ -283,6 +311,7 @@ class Fitted(NamedTuple):
     err: Array  # [m, A]: largest deviation
     drift: Array  # [m, A]: largest difference of the integrals; of an open start: the weight it begins with
     delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start: at its begin
+    missed: IntArray  # 1 where an asked bound could not be kept
 
 
 def fit(
@@ -291,7 +320,7 @@ def fit(
     """Fit intervals; ``(segments, status)``.
 
     ``bounds[A, 4]``: REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, a pair being NOT_ASKED when there is no such bound. ``resume[K, 1 + 2A]``: offset, and per
-    attribute drift and weight, of what was open before. Status NOT_CONVERGED: constants cannot keep the bound on a slope.
+    attribute drift and weight, of what was open before. Status NOT_CONVERGED: constants cannot keep the bound on a slope; BOUND_MISSED: see ``missed``.
     """
     if degree not in (AUTO, 0, 1):
         raise ValueError(f"degree: expected 0, 1 or AUTO, got {degree}")
@@ -309,14 +338,15 @@ def fit(
     w = np.zeros((attributes, COLUMNS + 1))
     w[:, REL : REL + 4] = bounds
     w[:, TRUTH] = truth
+    w[:, ORDERED] = (bounds[:, 0] < 0.0) | (bounds[:, 2] < 0.0)  # one kind of bound asks in the order of time
     room = max(1024, min(len(found.flag), 1 << 16))
     parts: list[tuple[IntArray, Array]] = []
     while cursor[0] < len(found.flag) and cursor[2] == OK:
-        out_index = np.empty((room, 5), dtype=np.int64)
+        out_index = np.empty((room, 6), dtype=np.int64)
         out_value = np.empty((room, 2 + attributes * (width + 3)))
         _fit(t, v, found.index, found.flag, resume, w, cursor, out_index, out_value)
         parts.append((out_index[: cursor[1]], out_value[: cursor[1]]))
-    index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 5), dtype=np.int64)
+    index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 6), dtype=np.int64)
     value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 3)))
     per = value[:, 2:].reshape(len(value), attributes, width + 3)
     fitted = Fitted(
@@ -327,5 +357,7 @@ def fit(
         np.ascontiguousarray(per[:, :, width]),
         np.ascontiguousarray(per[:, :, width + 1]),
         np.ascontiguousarray(per[:, :, width + 2]),
+        np.ascontiguousarray(index[:, 5]),
     )
-    return fitted, int(cursor[2])
+    status = int(cursor[2])
+    return fitted, BOUND_MISSED if status == OK and fitted.missed.any() else status

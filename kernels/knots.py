@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN2, IN_INT1, OUT_BYTE1, OUT_INT2, device, kernel
+from pulse.kernels._jit import IN2, IN_INT1, OUT_BYTE1, OUT_INT2, kernel, step
 
 LINEAR, STEP, SAMPLES = 0, 1, 2
 TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES}
@@ -50,7 +50,7 @@ class Intervals(NamedTuple):
     verdict: npt.NDArray[np.uint8]
 
 
-@device
+@step
 def _finite(v, i):
     for a in range(v.shape[0]):
         if not np.isfinite(v[a, i]):
@@ -58,7 +58,7 @@ def _finite(v, i):
     return True
 
 
-@device
+@step
 def _differs(v, i, j, truth, only):
     """Whether tuples ``i`` and ``j`` differ in an attribute with truth ``only`` (-1: in any)."""
     for a in range(v.shape[0]):
@@ -67,7 +67,13 @@ def _differs(v, i, j, truth, only):
     return False
 
 
-@device
+@step
+def _changes(change, i, j):
+    """Whether an unmodelled attribute differs between tuples ``i`` and ``j``."""
+    return change.shape[0] > 0 and change[i] != change[j]
+
+
+@step
 def _put(out, m, opener, ender, k, how):
     """Write element ``m``; returns the number of elements."""
     index, flag = out
@@ -76,7 +82,7 @@ def _put(out, m, opener, ender, k, how):
     return m + 1
 
 
-@device
+@step
 def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     """Elements of one key's tuples ``begin:end``, from ``m`` on; ``limits``: see LIMITS."""
     t, v, truth, change = data
@@ -93,6 +99,10 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     last = -1  # newest tuple used
     how = RESUME if limits[3] != 0 else RUN
     for i in range(begin, end):
+        if merges and opener >= 0 and t[i] > newest and (max_gap < 0 or t[i] - newest <= max_gap):
+            if not _differs(v, opener, i, truth, -1) and not _changes(change, i, opener):
+                last, newest = i, t[i]  # says nothing new, as most ticks do
+                continue
         finite = _finite(v, i)
         late = newest != NO_TIME and t[i] < newest
         if not finite and (limits[4] == 0 or opener < 0 or late):
@@ -116,19 +126,17 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
         elif t[i] == newest:
             if t[opener] < t[i]:  # repeats were skipped: what ruled until now ends here
                 m = _put(out, m, opener, i, k, how)
-                how = FRESH if change[i] != change[opener] else CONTINUES
+                how = FRESH if _changes(change, i, opener) else CONTINUES
                 group = i
             else:
                 if opener != group or not lines or how == RUN:
                     verdict[opener] = SUPERSEDED
-                if how == CONTINUES and (_differs(v, group, i, truth, LINEAR) or change[i] != change[opener]):
+                if how == CONTINUES and (_differs(v, group, i, truth, LINEAR) or _changes(change, i, opener)):
                     how = FRESH
             opener, last = i, i
-        elif merges and change[i] == change[opener] and not _differs(v, opener, i, truth, -1):
-            last = i
         else:
             m = _put(out, m, opener, i, k, how)
-            how = FRESH if change[i] != change[opener] else CONTINUES
+            how = FRESH if _changes(change, i, opener) else CONTINUES
             opener, group, last = i, i, i
         newest = t[i]
     if limits[2] != 0:
@@ -140,7 +148,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     return m
 
 
-@device
+@step
 def _end_run(data, k, tuples, how, jumps, out, m):
     """What is left to say when a key falls silent: skipped repeats, and the last value as a point."""
     t, v, truth, _ = data
@@ -177,13 +185,13 @@ def intervals(
     """Intervals of tuples grouped by key.
 
     ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the unmodelled
-    attributes' values, ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place). A tuple
+    attributes' values (empty: there are none), ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place). A tuple
     with a value that is not finite gets the verdict NOT_A_NUMBER and plays no part, or with ``holes`` ends what is known.
     """
     n, keys = len(t), len(offsets) - 1
-    if v.ndim != 2 or v.shape != (len(truth), n) or len(change) != n or len(watermark) != keys:
+    if v.ndim != 2 or v.shape != (len(truth), n) or len(change) not in (0, n) or len(watermark) != keys:
         raise ValueError(
-            f"expected v of shape ({len(truth)}, {n}), change of length {n}, watermark of length {keys}"
+            f"expected v of shape ({len(truth)}, {n}), change of length {n} or 0, watermark of length {keys}"
         )
     limits = np.empty((keys, LIMITS), dtype=np.int64)
     limits[:, 0] = watermark

@@ -16,7 +16,7 @@ difference in slope times the squared distance; long intervals are therefore ask
 The state of attribute ``a`` is row ``a`` of a 2-D array ``w``; its columns are named below.
 """
 
-from pulse.kernels._jit import device
+from pulse.kernels._jit import step
 from pulse.kernels.knots import CONTINUES, FRESH, LINEAR, SAMPLES
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.kernels.tube import (
@@ -28,7 +28,6 @@ from pulse.kernels.tube import (
     constrain,
     extreme,
     middle,
-    open_strip,
     steepest,
     through,
 )
@@ -55,27 +54,27 @@ TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
 COLUMNS = TRIAL + KNOWN
 
 
-@device
+@step
 def tolerance(y, rel, floor):
     """The bound at a true value ``y``."""
     e = rel * abs(y)
     return e if e > floor else floor
 
 
-@device
+@step
 def least_magnitude(y0, y1):
     """The smallest absolute value on the way from ``y0`` to ``y1``."""
     return 0.0 if (y0 < 0.0) != (y1 < 0.0) else min(abs(y0), abs(y1))
 
 
-@device
+@step
 def _inside(y, rel, floor):
     """The bound at a true value ``y``, less what rounding may use up."""
     e = tolerance(y, rel, floor) * _INSIDE - ROUNDING * abs(y)
     return e if e > 0.0 else 0.0
 
 
-@device
+@step
 def _next_kink(y0, y1, rel, floor):
     """How far along the way from ``y0`` to ``y1`` the bound's graph first has a kink: in (0, 1), else 1."""
     if rel <= 0.0 or y0 == y1:
@@ -89,7 +88,7 @@ def _next_kink(y0, y1, rel, floor):
     return first
 
 
-@device
+@step
 def start_value(t, v, index, j, a, offset, linear):
     """Truth of attribute ``a`` at ``offset`` seconds into interval ``j``."""
     y = v[a, index[j, 0]]
@@ -99,7 +98,7 @@ def start_value(t, v, index, j, a, offset, linear):
     return y + (y1 - y) * (offset / ((t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS))
 
 
-@device
+@step
 def _follow_line(w, a, x0, y0, x1, y1, lines):
     """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the side it fails on."""
     rel, floor, base = w[a, REL], w[a, FLOOR], w[a, BASE]
@@ -124,23 +123,29 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
     return x1, FITS
 
 
-@device
-def _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines):
-    """Constraints of a bound ``asked`` on the integral over [x0, x1], the truth going from y0 to y1 (relative to BASE); the side it fails on."""
+@step
+def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
+    """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it fails on.
+
+    The truth goes from y0 to y1, both relative to BASE.
+    """
     delta, area = w[a, DELTA], w[a, AREA]
     slope = (y1 - y0) / (x1 - x0)
     instants = 1
     d = asked * _INSIDE
     if lines:
         d *= 1.0 - _SHARE
-        if w[a, COUNT] < 2:
+        if w[a, COUNT] == 0:
             length = x1 - start
-            limit = 16.0 * asked / (length * length)  # a steeper line swells by more than 2 D on the way
-            mean = (area + 0.5 * (y0 + y1) * (x1 - x0) - delta) / length
-            open_strip(
-                w, a, 0.5 * (start + x1), mean - d / length, mean + d / length, slope - limit, slope + limit
-            )
-        swelling = steepest(w, a, slope) * (x1 - x0) ** 2 / 8.0
+            limit = (
+                16.0 * asked / (length * length)
+            )  # a line steeper than the truth by more swells by more than 2 D
+            room = d / length + 0.5 * length * limit
+            begin = (area + 0.5 * (y0 + y1) * (x1 - x0) - delta) / length - 0.5 * length * slope
+            constrain(w, a, start, begin - room, begin + room, lines)
+            swelling = 2.0 * asked
+        else:
+            swelling = steepest(w, a, slope) * (x1 - x0) ** 2 / 8.0
         while instants < _MOST_INSTANTS and swelling > _SHARE * asked * instants * instants:
             instants *= 2
     for i in range(1, instants + 1):
@@ -149,6 +154,8 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines):
         so_far = area + (y0 + 0.5 * part * (y1 - y0)) * (xe - x0)
         length = xe - start
         mean = (so_far - delta) / length
+        if i == instants and after * _INSIDE < d:
+            d = after * _INSIDE
         side = constrain(w, a, 0.5 * (start + xe), mean - d / length, mean + d / length, lines)
         if side != FITS:
             return side
@@ -156,7 +163,7 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines):
     return FITS
 
 
-@device
+@step
 def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
     """Add interval ``j`` to attribute ``a``'s constraints: the offset up to which it can be covered; sets SIDE when that is not its end."""
     base, p = w[a, BASE], index[j, 0]
@@ -179,13 +186,15 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
                 reached = x0
     if w[a, DRIFT_REL] >= 0.0:
         if side == FITS:
-            least = least_magnitude(y0 + base, y1 + base)
+            asked = tolerance(least_magnitude(y0 + base, y1 + base), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
+            after = asked
             if (
                 j + 1 < flag.shape[0] and flag[j + 1] <= FRESH
-            ):  # the bound that rules next holds at the end, too
-                least = min(least, abs(v[a, index[j + 1, 0]]))
-            asked = tolerance(least, w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
-            side = _follow_integral(w, a, start, x0, y0, x1, y1, asked, lines)
+            ):  # at its end the bound that rules next holds, too
+                y2 = v[a, index[j + 1, 0]]
+                least = least_magnitude(y2, v[a, index[j + 1, 1]]) if straight else abs(y2)
+                after = min(asked, tolerance(least, w[a, DRIFT_REL], w[a, DRIFT_FLOOR]))
+            side = _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines)
         if side != FITS:
             reached = x0
     if side != FITS:
@@ -193,7 +202,7 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
     return reached
 
 
-@device
+@step
 def reach(t, v, index, flag, w, j, offset, lines, longest):
     """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
 
@@ -219,12 +228,14 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
         if cut < x1:
             if cut <= x0 + GRAIN:
                 cut = x0
+            elif cut >= x1 - GRAIN:  # as good as its end, as the check will find
+                end, cut = end + 1, x1
             break
         end += 1
     return end, cut
 
 
-@device
+@step
 def choose(w, start, cut):
     """One model per attribute out of what is feasible, into C0 and C1."""
     for a in range(w.shape[0]):
@@ -234,11 +245,11 @@ def choose(w, start, cut):
         elif w[a, SIDE] != FITS and w[a, TRUTH] == LINEAR:
             ca, cb = extreme(w, a, w[a, SIDE_X], int(w[a, SIDE]))
         else:
-            ca, cb = middle(w, a)
+            ca, cb = middle(w, a, cut)
         w[a, C0], w[a, C1] = w[a, BASE] + ca, cb
 
 
-@device
+@step
 def evens_out(w, start, cut):
     """Whether the chosen models end with the integrals equal, for every attribute whose integral is bounded."""
     for a in range(w.shape[0]):

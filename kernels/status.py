@@ -9,6 +9,7 @@ NOT_FINITE = 2  # a coefficient, bound or noise level is NaN or infinite
 EMPTY_RANGE = 3  # hi < lo: nothing to do
 OUT_OF_DOMAIN = 4  # the lifted function is not defined on the whole range (sqrt of a negative …)
 NOT_CONVERGED = 5  # the asked bound was not reached within the allowed subdivision
+BOUND_MISSED = 7  # done, but somewhere an asked bound could not be kept; what was achieved is reported
 UNCOVERED = 6  # the window touches a hole or reaches outside the data
 
 NAMES = {
@@ -19,4 +20,5 @@ NAMES = {
     OUT_OF_DOMAIN: "out of domain",
     NOT_CONVERGED: "not converged",
     UNCOVERED: "uncovered",
+    BOUND_MISSED: "bound missed",
 }

@@ -1,197 +1,106 @@
 """The set of models that still pass through every constraint seen: what a greedy fit extends until it is empty.
 
-A constraint says that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval; for lines
-``a + b*x`` it is a convex polygon in the plane of ``(a, b)``, since every constraint is a strip. The polygon is the dual of the two
-convex hulls of the classic O(n) method (O'Rourke 1981) and holds its vertices only, so the state is bounded; unlike the hulls it takes
-constraints in any order of ``x``, which a bound on the integral needs (its constraint on ``[s, x]`` is one on the line's value at the middle).
+A constraint says that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval. For lines it is kept by two hulls
+(:mod:`pulse.kernels.hull`) when constraints come in the order of ``x``, as those of one kind of bound do; where bounds on value and integral
+mix, it is a polygon (:mod:`pulse.kernels.polygon`). Any set is convex: between two models in it lie others.
 
-A polygon that outgrows its array loses the vertex whose removal costs the least area: the set becomes a little smaller, so
-every model in it still satisfies every constraint. Each vertex was inside every strip when it was made, up to one rounding.
+The set of attribute ``i`` is row ``i`` of a 2-D array; ORDERED says which kind of lines to keep.
 """
 
-import numpy as np
+from pulse.kernels._jit import step
+from pulse.kernels.hull import (
+    ABOVE,
+    BELOW,
+    COUNT,
+    FIRST_HIGH,
+    FIRST_LOW,
+    FIRST_X,
+    FITS,
+    ORDERED,
+    constrain_hulls,
+    flattest_line,
+    open_hulls,
+    steepest_line,
+)
+from pulse.kernels.polygon import POLYGON, constrain_polygon, extreme_vertex, open_polygon, widest_slope
 
-from pulse.kernels._jit import device, inlined
-
-CAPACITY = 48  # vertices; ticks and tracks keep 4 to 12
-BELOW, FITS, ABOVE = -1, 0, 1
-
-# A set is a row of a 2-D array: the number of vertices, their values at 0, their slopes, and room to clip in. One array
-# for all of it because views and tuples of arrays cost reference counting in the innermost loop.
-COUNT = 0
-_A = 1
-_B = _A + CAPACITY + 4
-_NEW_A = _B + CAPACITY + 4
-_NEW_B = _NEW_A + CAPACITY + 4
-TUBE = _NEW_B + CAPACITY + 4  # columns
+TUBE = POLYGON  # columns
+_ONE, _CONSTANTS = 1, 2  # COUNT when a line has one constraint, and of constants
 
 
-@device
+@step
 def clear(tube, i):
     """No constraint yet: every model is possible."""
     tube[i, COUNT] = 0
 
 
-@device
-def open_strip(tube, i, x, low, high, slope_low, slope_high):
-    """Start with the lines through ``[low, high]`` at ``x`` whose slope lies between the two given."""
-    for j in range(4):
-        tube[i, _B + j] = slope_low if j < 2 else slope_high
-        tube[i, _A + j] = (low if j == 0 or j == 3 else high) - tube[i, _B + j] * x
-    tube[i, COUNT] = 4
+@step
+def open_lines(tube, i, x0, low0, high0, x1, low1, high1):
+    """Start with the lines through ``[low0, high0]`` at ``x0`` and ``[low1, high1]`` at ``x1 > x0``."""
+    if tube[i, ORDERED] != 0.0:
+        open_hulls(tube, i, x0, low0, high0, x1, low1, high1)
+    else:
+        open_polygon(tube, i, x0, low0, high0, x1, low1, high1)
 
 
-@device
-def _open(tube, i, x, low, high, lines):
-    """The first constraint, or one more at the same ``x``; a second ``x`` makes the polygon."""
-    if tube[i, COUNT] == 0:
-        tube[i, _A], tube[i, _A + 1], tube[i, _B], tube[i, _B + 1] = low, high, 0.0, 0.0
-        tube[i, COUNT] = 2
-        if lines:
-            tube[i, _B] = x  # until the second constraint: where the first one stands
-            tube[i, COUNT] = 1
-        return FITS
-    x0, low0, high0 = tube[i, _B], tube[i, _A], tube[i, _A + 1]
-    if x == x0:
-        if high0 < low:
-            return BELOW
-        if low0 > high:
-            return ABOVE
-        tube[i, _A], tube[i, _A + 1] = max(low0, low), min(high0, high)
-        return FITS
-    for j in range(4):
-        y0 = low0 if j < 2 else high0
-        tube[i, _B + j] = ((low if j == 0 or j == 3 else high) - y0) / (x - x0)
-        tube[i, _A + j] = y0 - tube[i, _B + j] * x0
-    tube[i, COUNT] = 4
-    return FITS
-
-
-@device
+@step
 def constrain(tube, i, x, low, high, lines):
     """Keep the models (lines, or constants) whose value at ``x`` lies in ``[low, high]``.
 
     Returns FITS, or, leaving the set as it was, BELOW when every model passes under ``low``, ABOVE when over ``high``.
     """
-    m = int(tube[i, COUNT])
-    if m < 2:
-        return _open(tube, i, x, low, high, lines)
-    least = tube[i, _A] + tube[i, _B] * x
-    most = least
-    for j in range(1, m):
-        f = tube[i, _A + j] + tube[i, _B + j] * x
-        if f < least:
-            least = f
-        if f > most:
-            most = f
+    m = tube[i, COUNT]
+    if m > _CONSTANTS:
+        if tube[i, ORDERED] != 0.0:
+            return constrain_hulls(tube, i, x, low, high)
+        return constrain_polygon(tube, i, x, low, high)
+    if m == 0:
+        tube[i, FIRST_X], tube[i, FIRST_LOW], tube[i, FIRST_HIGH] = x, low, high
+        tube[i, COUNT] = _ONE if lines else _CONSTANTS
+        return FITS
+    least, most = tube[i, FIRST_LOW], tube[i, FIRST_HIGH]
+    if m == _ONE and x != tube[i, FIRST_X]:
+        open_lines(tube, i, tube[i, FIRST_X], least, most, x, low, high)
+        return FITS
     if most < low:
         return BELOW
     if least > high:
         return ABOVE
-    if m == 2:
-        tube[i, _A], tube[i, _A + 1] = max(least, low), min(most, high)
-        return FITS
-    if most > high:
-        _clip(tube, i, x, high, 1.0)
-    if least < low:
-        _clip(tube, i, x, low, -1.0)
+    tube[i, FIRST_LOW], tube[i, FIRST_HIGH] = max(least, low), min(most, high)
     return FITS
 
 
-@device
-def _clip(tube, i, x, limit, sign):
-    """Cut off the part where ``sign * (value - limit) > 0``; some of the set is known to remain."""
-    m, n = int(tube[i, COUNT]), 0
-    before = m - 1
-    d_before = sign * ((tube[i, _A + before] + tube[i, _B + before] * x) - limit)
-    for j in range(m):
-        d = sign * ((tube[i, _A + j] + tube[i, _B + j] * x) - limit)
-        if (d > 0.0) != (d_before > 0.0):
-            w = d_before / (d_before - d)
-            tube[i, _NEW_A + n] = tube[i, _A + before] + w * (tube[i, _A + j] - tube[i, _A + before])
-            tube[i, _NEW_B + n] = tube[i, _B + before] + w * (tube[i, _B + j] - tube[i, _B + before])
-            n += 1
-        if d <= 0.0:
-            tube[i, _NEW_A + n], tube[i, _NEW_B + n] = tube[i, _A + j], tube[i, _B + j]
-            n += 1
-        before, d_before = j, d
-    while n > CAPACITY:
-        n = _drop_flattest(tube, i, n)
-    for j in range(n):
-        tube[i, _A + j], tube[i, _B + j] = tube[i, _NEW_A + j], tube[i, _NEW_B + j]
-    tube[i, COUNT] = n
-
-
-@device
-def _drop_flattest(tube, i, n):
-    a, b = tube[i, _NEW_A:_NEW_B], tube[i, _NEW_B:]
-    best, least = 0, np.inf
-    for j in range(n):
-        p, q = (j - 1) % n, (j + 1) % n
-        area = abs((a[j] - a[p]) * (b[q] - b[p]) - (a[q] - a[p]) * (b[j] - b[p]))
-        if area < least:
-            best, least = j, area
-    for j in range(best, n - 1):
-        a[j], b[j] = a[j + 1], b[j + 1]
-    return n - 1
-
-
-@device
-def middle(tube, i):
-    """A model well inside the set: the mean of the vertices."""
-    m = int(tube[i, COUNT])
-    if m <= 2:
-        return 0.5 * (tube[i, _A] + tube[i, _A + 1]), 0.0
-    sa, sb = 0.0, 0.0
-    for j in range(m):
-        sa += tube[i, _A + j]
-        sb += tube[i, _B + j]
-    return sa / m, sb / m
-
-
-@device
+@step
 def extreme(tube, i, x, side):
-    """The model that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``: among lines, also ever after."""
-    if tube[i, COUNT] <= 2:
-        return (tube[i, _A + 1] if side == BELOW else tube[i, _A]), 0.0
-    best = 0
-    for j in range(1, int(tube[i, COUNT])):
-        if (tube[i, _A + j] + tube[i, _B + j] * x > tube[i, _A + best] + tube[i, _B + best] * x) == (
-            side == BELOW
-        ):
-            best = j
-    return tube[i, _A + best], tube[i, _B + best]
+    """The model that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``, which lies after all constraints: ever after, too."""
+    if tube[i, COUNT] <= _CONSTANTS:
+        return (tube[i, FIRST_HIGH] if side == BELOW else tube[i, FIRST_LOW]), 0.0
+    if tube[i, ORDERED] == 0.0:
+        return extreme_vertex(tube, i, x, side)
+    return steepest_line(tube, i) if side == BELOW else flattest_line(tube, i)
 
 
-@device
+@step
+def middle(tube, i, x):
+    """A model well inside the set: midway between the extremes at ``x``, after all constraints."""
+    high_a, high_b = extreme(tube, i, x, BELOW)
+    low_a, low_b = extreme(tube, i, x, ABOVE)
+    return 0.5 * (high_a + low_a), 0.5 * (high_b + low_b)
+
+
+@step
 def through(tube, i, x, y):
-    """A model whose value at ``x`` is ``y``, midway between the two ends of all such; or the nearest vertex."""
-    m = int(tube[i, COUNT])
-    if m <= 2:
-        return min(max(y, tube[i, _A]), tube[i, _A + 1]), 0.0
-    found, sa, sb = 0, 0.0, 0.0
-    nearest, distance = 0, np.inf
-    before = m - 1
-    d_before = (tube[i, _A + before] + tube[i, _B + before] * x) - y
-    for j in range(m):
-        d = (tube[i, _A + j] + tube[i, _B + j] * x) - y
-        if abs(d) < distance:
-            nearest, distance = j, abs(d)
-        if (d > 0.0) != (d_before > 0.0):
-            w = d_before / (d_before - d)
-            sa += tube[i, _A + before] + w * (tube[i, _A + j] - tube[i, _A + before])
-            sb += tube[i, _B + before] + w * (tube[i, _B + j] - tube[i, _B + before])
-            found += 1
-        before, d_before = j, d
-    if found == 2:
-        return 0.5 * sa, 0.5 * sb
-    return tube[i, _A + nearest], tube[i, _B + nearest]
+    """A model whose value at ``x``, not before any constraint, is ``y``; or the one that comes nearest."""
+    high_a, high_b = extreme(tube, i, x, BELOW)
+    low_a, low_b = extreme(tube, i, x, ABOVE)
+    high, low = high_a + high_b * x, low_a + low_b * x
+    part = 0.5 if high <= low else min(max((y - low) / (high - low), 0.0), 1.0)
+    return low_a + part * (high_a - low_a), low_b + part * (high_b - low_b)
 
 
-@device
+@step
 def steepest(tube, i, slope):
     """The largest difference between ``slope`` and the slope of a line in the set."""
-    most = 0.0
-    for j in range(int(tube[i, COUNT])):
-        most = max(most, abs(tube[i, _B + j] - slope))
-    return most
+    if tube[i, ORDERED] == 0.0:
+        return widest_slope(tube, i, slope)
+    return max(abs(steepest_line(tube, i)[1] - slope), abs(flattest_line(tube, i)[1] - slope))

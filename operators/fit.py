@@ -118,7 +118,7 @@ class Fitter:
         table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
         encoded = encode_keys(table, schema)
         order, offsets = group(encoded.codes, len(encoded.keys))
-        t, finer = times(table, schema)
+        t, finer = times(table, schema, kept)
         v = values(table, schema)
         if order is not None:
             t, v = t[order], np.ascontiguousarray(v[:, order])
@@ -130,7 +130,8 @@ class Fitter:
         change = changes(grouped, schema)
         ids = np.array([self._id(key) for key in encoded.keys], dtype=np.int64)
         self._grow()
-        watermark = np.where(self._has_kept[ids], NO_TIME, self._watermark[ids])
+        before = self._watermark[ids]
+        watermark = np.where(self._has_kept[ids], NO_TIME, before)
         found = intervals(
             t,
             v,
@@ -143,12 +144,14 @@ class Fitter:
             holes=self.spec.nonfinite == "hole",
             resumed=self._resumed[ids],
         )
-        self._watermark[ids] = np.maximum(self._watermark[ids], watermark)
+        self._watermark[ids] = np.maximum(before, watermark)
         fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
         rows = np.arange(len(t)) if order is None else order
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
-        self._keep(table, rows, fitted, found.verdict, offsets, ids)
-        self.ends.see(table, rows, t, v, found.verdict, offsets, ids)
+        self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
+        newest = np.column_stack([before, self._watermark[ids]])
+        self.ends.see(table, rows, t, v, found, offsets, ids, newest)
+        self._keep(table, rows, fitted, found, offsets, ids)
         if final:
             self.ends.settle(fitted, t, ids)
         return self._segments(table, rows, t, fitted)
@@ -180,8 +183,13 @@ class Fitter:
             aside = table.take(pa.array(np.sort(rows[where])))
             self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
 
-    def _keep(self, table: pa.Table, rows: Any, fitted: Fitted, verdict: Any, offsets: Any, ids: Any) -> None:
-        """Keep the tuples of open segments, and where those begin."""
+    def _keep(
+        self, table: pa.Table, rows: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any
+    ) -> None:
+        """Keep the tuples of open segments, and where those begin.
+
+        Tuples that only repeat a step's value open and end no interval and are let go, so that what is kept is bounded.
+        """
         self._resumed[ids] = False
         self._has_kept[ids] = False
         self._resume[ids] = 0.0
@@ -198,7 +206,9 @@ class Fitter:
             self._resume[which, 0] = fitted.lo[i]
             self._resume[which, 1::2] = fitted.delta[i]
             self._resume[which, 2::2] = fitted.drift[i]
-        self._kept = table.take(pa.array(rows[keep & (verdict == USED)]))
+        needed = np.zeros(len(rows), dtype=bool)
+        needed[found.index[:, :2].ravel()] = True
+        self._kept = table.take(pa.array(rows[keep & needed & (found.verdict == USED)]))
 
     def _segments(self, table: pa.Table, rows: Any, t: Any, fitted: Fitted) -> SegmentBatch:
         schema = self.spec.schema

@@ -1,7 +1,19 @@
-"""Each key's first and newest tuple in what one fitter saw: what it takes to stitch neighbouring work units together."""
+"""What one fitter saw at the ends of each key's stay: all it takes to stitch neighbouring work units together.
+
+Each is a point segment in a part of its own:
+
+========== =======================================================================================
+FIRST      the first tuple
+LAST       the newest tuple, when it is still known what follows it; drift is the integrals' signed difference
+LAST_APART the newest instant anything is known of, when a hole follows it
+HOLE       the first instant before FIRST at which a value that is no number made a hole
+SECOND     where the second hole-free run begins: integrals start anew there (semantics 1.5)
+========== =======================================================================================
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,44 +21,83 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.kernels.fit import POINT_SEGMENT, SEGMENT, Fitted
-from pulse.kernels.knots import NOT_A_NUMBER, USED
+from pulse.kernels.knots import NO_TIME, NOT_A_NUMBER, OPEN_RUN, POINT, RUN, SUPERSEDED, USED, Intervals
 from pulse.operators.fit_spec import FitSpec
+
+SEGMENTS, FIRST, LAST, LAST_APART, HOLE, SECOND = range(6)
+_TIMES = ("_first_time", "_last_time", "_hole_time", "_second_time", "_newest")
+_VALUES = ("_first_value", "_last_value", "_delta")
 
 
 class KeyEnds:
     """Arrays by key id, plus one row per key with its key columns and newest unmodelled attributes."""
 
+    _first_time: Any
+    _last_time: Any
+    _hole_time: Any
+    _second_time: Any
+    _newest: Any
+    _first_value: Any
+    _last_value: Any
+    _delta: Any
+
     def __init__(self, spec: FitSpec) -> None:
         self._spec = spec
-        attributes = len(spec.schema.modelled)
-        self._first_time = np.empty(0, dtype=np.int64)
-        self._first_value = np.empty((0, attributes))
-        self._last_time = np.empty(0, dtype=np.int64)
-        self._last_value = np.empty((0, attributes))
-        self._delta = np.empty((0, attributes))
-        self._row = np.empty(0, dtype=np.int64)  # into _rows; -1: not seen
-        self._begins = np.empty(0, dtype=bool)  # nothing unknown lies before the first tuple
-        self._ends = np.empty(0, dtype=bool)  # nor after the newest
+        for name in _TIMES:
+            setattr(self, name, np.empty(0, dtype=np.int64))
+        for name in _VALUES:
+            setattr(self, name, np.empty((0, len(spec.schema.modelled))))
+        self._row = np.empty(0, dtype=np.int64)  # into _rows; -1: nothing was seen
+        self._seen = np.empty(0, dtype=bool)  # a tuple, not only holes
+        self._open = np.empty(0, dtype=bool)  # nothing unknown follows the newest tuple
+        self._runs = np.empty(0, dtype=np.int64)  # begun so far
         self._rows: pa.Table | None = None
 
-    def see(self, table: pa.Table, rows: Any, t: Any, v: Any, verdict: Any, offsets: Any, ids: Any) -> None:
-        """Take note of a pass: ``t`` and ``v`` grouped by key, ``rows`` where they stand in ``table``."""
+    def see(
+        self, table: pa.Table, rows: Any, t: Any, v: Any, found: Intervals, offsets: Any, ids: Any, newest: Any
+    ) -> None:
+        """Take note of a pass: ``t`` and ``v`` grouped by key, ``rows`` where they stand in ``table``; ``newest[ids, 2]``: each key's
+        newest instant before the pass and after it."""
         self._grow(int(ids.max(initial=-1)) + 1)
-        first, last = _first_and_last(verdict == USED, offsets)
-        seen = first >= 0
-        first_hole, last_hole = _first_and_last(verdict == NOT_A_NUMBER, offsets)
-        if self._spec.nonfinite != "hole":
-            first_hole, last_hole = np.full_like(first, -1), np.full_like(last, -1)
-        fresh = seen & (self._row[ids] < 0)
-        self._begins[ids[fresh]] &= ~((first_hole >= 0) & (first_hole < first))[fresh]
-        self._first_time[ids[fresh]] = t[first[fresh]]
-        self._first_value[ids[fresh]] = v[:, first[fresh]].T
+        verdict = found.verdict
+        first, _ = _first_and_last((verdict == USED) | (verdict == SUPERSEDED), offsets)
+        _, last = _first_and_last(verdict == USED, offsets)
+        seen = last >= 0
+        hole_rows = verdict == NOT_A_NUMBER if self._spec.nonfinite == "hole" else np.zeros(len(t), dtype=bool)
+        fresh = ~self._seen[ids]
+        self._see_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
+        begins = seen & fresh
+        self._first_time[ids[begins]] = t[first[begins]]
+        self._first_value[ids[begins]] = v[:, first[begins]].T
         known = ids[seen]
-        self._ends[ids] = np.where(seen | (last_hole >= 0), last_hole <= last, self._ends[ids])
         self._last_time[known] = t[last[seen]]
         self._last_value[known] = v[:, last[seen]].T
+        self._newest[ids] = newest[:, 1]
+        self._seen[known] = True
+        # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
+        _, last_hole = _first_and_last(hole_rows & (t >= np.repeat(t[last] if len(t) else last, np.diff(offsets))), offsets)
+        self._open[known] = (last_hole < last)[seen]
+        self._see_rows(table, rows, first, last, hole_rows, offsets, ids)
+
+    def _see_first_holes(
+        self, hole_rows: Any, t: Any, offsets: Any, ids: Any, first: Any, fresh: Any, newest: Any
+    ) -> None:
+        """Holes before a key's first tuple."""
+        before = np.arange(len(t)) < np.repeat(np.where(first < 0, len(t), first), np.diff(offsets))
+        in_time = t >= np.repeat(newest, np.diff(offsets))
+        hole, _ = _first_and_last(hole_rows & before & in_time, offsets)
+        noted = fresh & (hole >= 0) & (self._hole_time[ids] == NO_TIME)
+        self._hole_time[ids[noted]] = t[hole[noted]]
+
+    def _see_rows(
+        self, table: pa.Table, rows: Any, first: Any, last: Any, hole_rows: Any, offsets: Any, ids: Any
+    ) -> None:
+        """One row per key with its columns: the newest tuple's, or a hole's while there is no tuple."""
+        hole, _ = _first_and_last(hole_rows, offsets)
+        use = np.where(last >= 0, last, np.where(self._row[ids] < 0, hole, -1))
+        known = ids[use >= 0]
         schema = self._spec.schema
-        newest = table.select([*schema.key_names, *schema.unmodelled_names]).take(pa.array(rows[last[seen]]))
+        newest = table.select([*schema.key_names, *schema.unmodelled_names]).take(pa.array(rows[use[use >= 0]]))
         if self._rows is None or not newest.num_columns:
             self._row[known] = np.arange(len(known)) if newest.num_columns else 0
             self._rows = newest
@@ -56,6 +107,27 @@ class KeyEnds:
         self._rows = pa.concat_tables([kept, newest], promote_options="permissive").unify_dictionaries()
         self._row[held] = np.arange(len(held))
         self._row[known] = len(held) + np.arange(len(known))
+
+    def count_runs(self, found: Intervals, t: Any, ids: Any, kept: Any, resumed: Any) -> None:
+        """Note where each key's second run begins. ``kept``, ``resumed``: by key id, before this pass."""
+        self._grow(int(ids.max(initial=-1)) + 1)
+        index, flag = found.index, found.flag
+        if not len(flag):
+            return
+        key = index[:, 2]
+        begins_key = np.append(True, key[1:] != key[:-1])
+        # A tuple alone is a run unless an interval of its own run has just brought us there.
+        arrives = ~begins_key & (np.append(POINT, flag[:-1]) < POINT)
+        before = np.append(0, index[:-1, 1])
+        arrives &= (t[before] == t[index[:, 0]]) & (found.verdict[before] != NOT_A_NUMBER)
+        arrives |= begins_key & resumed[ids[key]]
+        starts = (flag == RUN) | (flag == OPEN_RUN) | ((flag == POINT) & ~arrives)
+        starts &= ~(begins_key & kept[ids[key]] & ~resumed[ids[key]])  # counted when it was opened
+        total = np.cumsum(starts)
+        nth = total - (total - starts)[np.flatnonzero(begins_key)][np.cumsum(begins_key) - 1] + self._runs[ids[key]]
+        second = starts & (nth == 2)
+        self._second_time[ids[key[second]]] = t[index[second, 0]]
+        np.add.at(self._runs, ids[key[starts]], 1)
 
     def settle(self, fitted: Fitted, t: Any, ids: Any) -> None:
         """After the last pass: how the integrals stand at each key's end."""
@@ -76,46 +148,52 @@ class KeyEnds:
             if not alone:
                 self._delta[ids[key[i]]] = fitted.delta[row]
 
-    def first(self) -> SegmentBatch:
-        """The first tuples, as points; keys that begin in a hole are left out."""
-        return self._points(self._begins, self._first_time, self._first_value, None)
+    def parts(self) -> Iterator[tuple[SegmentBatch, int]]:
+        """What is to be told of the keys, as points with the code of their part; parts without rows are left out."""
+        nothing = np.zeros_like(self._last_value)
+        last = np.where(self._open, self._last_time, np.maximum(self._last_time, self._newest))
+        for part, mask, time, value, delta in (
+            (FIRST, self._seen, self._first_time, self._first_value, nothing),
+            (LAST, self._seen & self._open, last, self._last_value, self._delta),
+            (LAST_APART, self._seen & ~self._open, last, self._last_value, nothing),
+            (HOLE, self._hole_time != NO_TIME, self._hole_time, nothing, nothing),
+            (SECOND, self._second_time != NO_TIME, self._second_time, nothing, nothing),
+        ):
+            ids = np.flatnonzero(mask & (self._row >= 0))
+            if len(ids):
+                yield self._points(ids, time[ids], value[ids], delta[ids]), part
 
-    def last(self) -> SegmentBatch:
-        """The newest tuples, as points whose drift is the integrals' signed difference; keys that end in a hole are left out."""
-        return self._points(self._ends, self._last_time, self._last_value, self._delta)
-
-    def _points(self, mask: Any, time: Any, value: Any, delta: Any) -> SegmentBatch:
+    def _points(self, ids: Any, time: Any, value: Any, delta: Any) -> SegmentBatch:
         schema = self._spec.schema
-        ids = np.flatnonzero((self._row >= 0) & mask)
-        if not len(ids) or self._rows is None:
-            return SegmentBatch.empty(schema)
+        assert self._rows is not None
         rows = self._rows.take(pa.array(self._row[ids])) if self._rows.num_columns else self._rows
         columns: dict[str, Any] = {
             name: rows.column(name) for name in (*schema.key_names, *schema.unmodelled_names)
         }
         columns |= {
-            "ref": pa.array(time[ids]).cast(pa.timestamp("us")),
+            "ref": pa.array(time).cast(pa.timestamp("us")),
             "lo": np.zeros(len(ids)),
             "hi": np.zeros(len(ids)),
         }
         for a, name in enumerate(schema.modelled_names):
-            columns[name] = pa.array(value[ids, a].reshape(-1, 1).tolist(), type=pa.list_(pa.float64()))
+            columns[name] = pa.array(value[:, a].reshape(-1, 1).tolist(), type=pa.list_(pa.float64()))
             columns[f"{name}_err"] = np.zeros(len(ids))
-            columns[f"{name}_drift"] = np.zeros(len(ids)) if delta is None else delta[ids, a]
+            columns[f"{name}_drift"] = np.ascontiguousarray(delta[:, a])
         return SegmentBatch.from_arrow(pa.table(columns), schema, check=False)
 
     def _grow(self, size: int) -> None:
         more = size - len(self._row)
         if more <= 0:
             return
-        for name in ("_first_time", "_last_time"):
-            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, dtype=np.int64)]))
-        for name in ("_first_value", "_last_value", "_delta"):
+        for name in _TIMES:
+            setattr(self, name, np.append(getattr(self, name), np.full(more, NO_TIME)))
+        for name in _VALUES:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((more, old.shape[1]))]))
-        self._row = np.concatenate([self._row, np.full(more, -1, dtype=np.int64)])
-        self._begins = np.concatenate([self._begins, np.ones(more, dtype=bool)])
-        self._ends = np.concatenate([self._ends, np.ones(more, dtype=bool)])
+        self._row = np.append(self._row, np.full(more, -1))
+        self._seen = np.append(self._seen, np.zeros(more, dtype=bool))
+        self._open = np.append(self._open, np.ones(more, dtype=bool))
+        self._runs = np.append(self._runs, np.zeros(more, dtype=np.int64))
 
 
 def _first_and_last(mask: Any, offsets: Any) -> tuple[Any, Any]:

@@ -149,7 +149,7 @@ class _Visits:
         t = batch.ref[ends]
         v = np.ascontiguousarray([batch.coefficients(name)[ends, 0] for name in spec.schema.modelled_names])
         offsets = np.arange(0, 2 * n + 1, 2)
-        nothing, watermark = np.zeros(2 * n, dtype=np.int64), np.full(n, NO_TIME, dtype=np.int64)
+        nothing, watermark = np.zeros(0, dtype=np.int64), np.full(n, NO_TIME, dtype=np.int64)
         # The tuple at the end counts as another even when it repeats the value, so that the truth between them is an interval.
         found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
         resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))

@@ -80,8 +80,8 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
     return indices.astype(np.int64), chunks[0].dictionary.to_pylist()
 
 
-def times(table: pa.Table, schema: StreamSchema) -> tuple[IntArray, int]:
-    """Microseconds per row, rounded down, and how many rows had finer digits."""
+def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArray, int]:
+    """Microseconds per row, rounded down, and how many rows had finer digits, the first ``known`` rows left out."""
     column = table.column(schema.time)
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
@@ -92,7 +92,7 @@ def times(table: pa.Table, schema: StreamSchema) -> tuple[IntArray, int]:
     if column.type.id == pa.timestamp("us").id and column.type.unit == "us":
         return column.combine_chunks().view(pa.int64()).to_numpy(), 0
     whole, rest = split_timestamps(column)
-    return whole, int(np.count_nonzero(rest))
+    return whole, int(np.count_nonzero(rest[known:]))
 
 
 def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
@@ -101,19 +101,31 @@ def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
     for a, name in enumerate(schema.modelled_names):
         column = table.column(name)
         if column.type != pa.float64():
-            column = pc.cast(column, pa.float64())
+            column = _as_floats(column, name)
         out[a] = column.to_numpy()
     return out
 
 
+def _as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    try:
+        return pc.cast(column, pa.float64())
+    except pa.ArrowInvalid:
+        raise ColumnTypeError(
+            f"modelled column '{name}': holds whole numbers beyond 2**53, which a double cannot tell apart; "
+            "subtract an offset or scale the column first"
+        ) from None
+
+
 def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
-    """A code per row, in the table's order, that differs between neighbours whose unmodelled attributes differ."""
+    """A code per row, in the table's order, that differs between neighbours whose unmodelled attributes differ; empty without any."""
+    if not schema.unmodelled:
+        return np.zeros(0, dtype=np.int64)
     code = np.zeros(table.num_rows, dtype=np.int64)
     for name in schema.unmodelled_names:
         column = table.column(name)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        indices = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.unify_dictionaries().chunks]
+        indices = [chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy() for chunk in column.unify_dictionaries().chunks]
         if indices:
             flat = np.concatenate(indices)
             code[1:] += flat[1:] != flat[:-1]
