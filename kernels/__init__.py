@@ -1,16 +1,17 @@
-"""Numba kernels: arrays in, arrays out, status instead of exceptions.
+r"""Numba kernels: arrays in, arrays out, status instead of exceptions.
 
 Layers, each importing strictly lower ones::
 
-    envelope  sliding      lift
-        |       |            |
-      align   integral    signs  extrema
-        |       |            |
-    timeline    exact      roots
-        \\       |          /
-             polynomial
-                 |
-          status    _jit
+    fit  fit_polynomial    envelope  sliding    lift
+      \      |               |        |         |
+       reach  |             align   integral  signs  extrema
+         |    |               |        |          \   /
+        tube  |               |     window        roots
+       /    \ |               |      /              |
+    polygon  knots        timeline         polynomial
+       |       |                               |
+      hull   group         intervals         exact
+                         status   _jit
 
 Conventions shared by all of them:
 

@@ -5,12 +5,12 @@ Sums over long spans and shifts of polynomials are kept in it, so that what is l
 cancellation is still right. Products overflow above 1e300; callers never come near.
 """
 
-from pulse.kernels._jit import device
+from pulse.kernels._jit import step
 
 _SPLITTER = 134217729.0  # 2**27 + 1
 
 
-@device
+@step
 def two_sum(a, b):
     """``(s, e)`` with ``s = fl(a + b)`` and ``s + e == a + b`` exactly."""
     s = a + b
@@ -18,14 +18,14 @@ def two_sum(a, b):
     return s, (a - (s - v)) + (b - v)
 
 
-@device
+@step
 def fast_two_sum(a, b):
     """As :func:`two_sum`, for ``|a| >= |b|``."""
     s = a + b
     return s, b - (s - a)
 
 
-@device
+@step
 def two_product(a, b):
     """``(p, e)`` with ``p = fl(a * b)`` and ``p + e == a * b`` exactly."""
     p = a * b
@@ -38,35 +38,35 @@ def two_product(a, b):
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@device
+@step
 def dd_add(ah, al, bh, bl):
     """Sum of two double-doubles."""
     s, e = two_sum(ah, bh)
     return fast_two_sum(s, e + (al + bl))
 
 
-@device
+@step
 def dd_add_float(ah, al, b):
     """Sum of a double-double and a float."""
     s, e = two_sum(ah, b)
     return fast_two_sum(s, e + al)
 
 
-@device
+@step
 def dd_multiply_float(ah, al, b):
     """Product of a double-double and a float."""
     p, e = two_product(ah, b)
     return fast_two_sum(p, e + al * b)
 
 
-@device
+@step
 def dd_multiply(ah, al, bh, bl):
     """Product of two double-doubles."""
     p, e = two_product(ah, bh)
     return fast_two_sum(p, e + (ah * bl + al * bh))
 
 
-@device
+@step
 def dd_quotient(a, b):
     """``a / b`` as a double-double, for floats: whole microseconds to seconds without loss."""
     q = a / b

@@ -1,10 +1,11 @@
 """Greedy fits of piecewise constants and lines with certified bounds (semantics 2, 1.5).
 
-A segment is extended interval by interval (:mod:`pulse.kernels.knots`) while some model satisfies every constraint
-(:mod:`pulse.kernels.reach`). Any part of a feasible stretch is feasible, so reaching as far as possible every time gives the
-fewest segments. Then one model is chosen and measured against the truth, exactly, before it is emitted: the achieved
-bounds are stored, not the asked ones, with the rounding of evaluation added. Should a bound not hold (the integral may
-swell between the instants at which it was asked), the segment is cut back to the part that holds.
+A segment is extended interval by interval (:mod:`pulse.kernels.knots`) while some model satisfies every
+constraint (:mod:`pulse.kernels.reach`). Any part of a feasible stretch is feasible, so reaching as far as
+possible every time gives the fewest segments. Then one model is chosen and measured against the truth, exactly,
+before it is emitted: the achieved bounds are stored, not the asked ones, with the rounding of evaluation added.
+Should a bound not hold (the integral may swell between the instants at which it was asked), the segment is cut
+back to the part that holds.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted 
 
 @step
 def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
-    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an asked bound does not hold.
+    """Deviation and drift of the chosen line on one interval, exactly, into the TRIAL columns; False when an
+    asked bound does not hold.
 
     ``at_end``: x1 is the interval's own end, where the truth is known without interpolation.
     """
@@ -100,7 +102,8 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
 
 @step
 def _verify(t, v, index, w, j, offset, cut, strict):
-    """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to which it holds.
+    """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to
+    which it holds.
 
     Not ``strict``: all the way, whatever was asked.
     """
@@ -125,7 +128,8 @@ def _verify(t, v, index, w, j, offset, cut, strict):
 
 @step
 def _parallel_start(t, v, index, w, j, offset, lines, evens):
-    """The truth itself on interval ``j``, as a line; with ``evens`` moved aside, so that bounded integrals are equal at its end.
+    """The truth itself on interval ``j``, as a line; with ``evens`` moved aside, so that bounded integrals are
+    equal at its end.
 
     Returns its end, or ``offset`` where constants cannot follow it.
     """
@@ -146,7 +150,9 @@ def _parallel_start(t, v, index, w, j, offset, lines, evens):
 
 @step
 def _halve_until_it_holds(t, v, index, w, j, offset):
-    """Constants on a slope: the longest of the halvings of interval ``j`` on which the mean keeps the bounds; its end."""
+    """Constants on a slope: the longest of the halvings of interval ``j`` on which the mean keeps the
+    bounds; its end.
+    """
     cut = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
     while cut > offset + GRAIN:
         for a in range(v.shape[0]):
@@ -224,7 +230,8 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
     end, cut = reach(t, v, index, flag, w, j, offset, lines, LONGEST)
     choose(w, offset, cut)
     if end > j + 1 and _is_keys_end(index, flag, j, end) and not evens_out(w, offset, cut):
-        # What goes on elsewhere should not inherit a difference: go half the way, and try again with fewer constraints from there.
+        # What goes on elsewhere should not inherit a difference: go half the way, and try again with fewer
+        # constraints from there.
         end, cut = reach(t, v, index, flag, w, j, offset, lines, (end - j) // 2)
         choose(w, offset, cut)
     return end, cut, lines
@@ -232,10 +239,12 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
 
 @step
 def _settle(t, v, index, w, j, offset, cut, lines):
-    """Verify the chosen model, or fall back on simpler ones: ``(end, cut, missed)``; no progress: constants cannot follow the slope.
+    """Verify the chosen model, or fall back on simpler ones: ``(end, cut, missed)``; no progress: constants
+    cannot follow the slope.
 
-    On its first interval a line can always follow the truth, and lose what difference of the integrals there is, unless a
-    bound on the value forbids it while the bound on the integral shrinks with the truth: then ``missed`` is set.
+    On its first interval a line can always follow the truth, and lose what difference of the integrals there
+    is, unless a bound on the value forbids it while the bound on the integral shrinks with the truth: then
+    ``missed`` is set.
     """
     end, reached = _verify(t, v, index, w, j, offset, cut, True)
     if reached > offset:
@@ -310,7 +319,7 @@ class Fitted(NamedTuple):
     coefficients: Array  # [m, A, degree + 1]
     err: Array  # [m, A]: largest deviation
     drift: Array  # [m, A]: largest difference of the integrals; of an open start: the weight it begins with
-    delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start: at its begin
+    delta: Array  # [m, A]: the difference of the integrals (model less truth) at the end; of an open start, at its begin
     missed: IntArray  # 1 where an asked bound could not be kept
 
 
@@ -319,8 +328,9 @@ def fit(
 ) -> tuple[Fitted, int]:
     """Fit intervals; ``(segments, status)``.
 
-    ``bounds[A, 4]``: REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, a pair being NOT_ASKED when there is no such bound. ``resume[K, 1 + 2A]``: offset, and per
-    attribute drift and weight, of what was open before. Status NOT_CONVERGED: constants cannot keep the bound on a slope; BOUND_MISSED: see ``missed``.
+    ``bounds[A, 4]``: REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, a pair being NOT_ASKED when there is no such bound.
+    ``resume[K, 1 + 2A]``: offset, and per attribute drift and weight, of what was open before. Status
+    NOT_CONVERGED: constants cannot keep the bound on a slope; BOUND_MISSED: see ``missed``.
     """
     if degree not in (AUTO, 0, 1):
         raise ValueError(f"degree: expected 0, 1 or AUTO, got {degree}")

@@ -1,12 +1,16 @@
-"""The lines that pass through every constraint seen, by two convex hulls: constraints come in the order of ``x``.
+"""The lines that pass through every constraint seen, by two convex hulls: constraints come in the order of
+``x``.
 
-The classic O(n) method (O'Rourke 1981; the slide filter of Elmeleegy et al. 2009). A constraint says that a line's value at ``x`` lies in
-``[low, high]``. Of all lines through the constraints so far, the steepest rises from some ``low`` to a later ``high``; the flattest falls
-from some ``high`` to a later ``low``. A new constraint either lies outside the two (no line is left), inside (nothing changes), or turns one of them: the
-steepest then ends at the new ``high`` and leans on the upper hull of the lows, the flattest at the new ``low`` on the lower hull of the highs. Hull points
-before the one it leans on will never be leaned on again, so every point enters and leaves once.
+The classic O(n) method (O'Rourke 1981; the slide filter of Elmeleegy et al. 2009). A constraint says that a
+line's value at ``x`` lies in ``[low, high]``. Of all lines through the constraints so far, the steepest rises
+from some ``low`` to a later ``high``; the flattest falls from some ``high`` to a later ``low``. A new
+constraint either lies outside the two (no line is left), inside (nothing changes), or turns one of them: the
+steepest then ends at the new ``high`` and leans on the upper hull of the lows, the flattest at the new ``low``
+on the lower hull of the highs. Hull points before the one it leans on will never be leaned on again, so every
+point enters and leaves once.
 
-A set is a row of a 2-D array, one array for all of it: views and tuples of arrays cost reference counting in the innermost loop.
+A set is a row of a 2-D array, one array for all of it: views and tuples of arrays cost reference counting in
+the innermost loop.
 """
 
 from pulse.kernels._jit import step
@@ -41,7 +45,9 @@ def open_hulls(tube, i, x0, low0, high0, x1, low1, high1):
 
 @step
 def constrain_hulls(tube, i, x, low, high):
-    """Keep the lines whose value at ``x`` lies in ``[low, high]``; FITS, or the side on which all fail, the set left as it was."""
+    """Keep the lines whose value at ``x`` lies in ``[low, high]``; FITS, or the side on which all fail, the
+    set left as it was.
+    """
     most = tube[i, _STEEP_A] + tube[i, _STEEP_B] * x
     least = tube[i, _FLAT_A] + tube[i, _FLAT_B] * x
     if most < low:
@@ -61,7 +67,9 @@ def constrain_hulls(tube, i, x, low, high):
 
 @step
 def _lean(tube, i, x, y, xs, ys, begin, sign):
-    """The slope from the hull to (x, y): the least (``sign`` 1) or greatest over its points. Forgets the points passed by."""
+    """The slope from the hull to (x, y): the least (``sign`` 1) or greatest over its points. Forgets the
+    points passed by.
+    """
     at, end = int(tube[i, begin]), int(tube[i, begin + 1])
     slope = (y - tube[i, ys + at]) / (x - tube[i, xs + at])
     while at + 1 < end and tube[i, xs + at + 1] < x:
@@ -76,7 +84,9 @@ def _lean(tube, i, x, y, xs, ys, begin, sign):
 
 @step
 def _enter(tube, i, x, y, xs, ys, begin, sign):
-    """Add (x, y) to an upper (``sign`` 1) or lower hull: points under the line from their predecessor to it leave."""
+    """Add (x, y) to an upper (``sign`` 1) or lower hull: points under the line from their predecessor to it
+    leave.
+    """
     first, end = int(tube[i, begin]), int(tube[i, begin + 1])
     if tube[i, xs + end - 1] == x:
         if sign * (y - tube[i, ys + end - 1]) <= 0.0:

@@ -1,9 +1,9 @@
 """From tuples to intervals: what the truth of a key does between consecutive tuples (semantics 2.2, 2.3, 2.5).
 
 Tuples arrive grouped by key, in arrival order within a key. An *interval* is a stretch of time on which
-every attribute's truth is one straight line (``linear``), one constant (``step``) or silent after its first instant
-(``samples``). It is given by the index of the tuple that opens it, of the tuple that ends it, and of its key. Its flag says how it
-follows the interval before it:
+every attribute's truth is one straight line (``linear``), one constant (``step``) or silent after its first
+instant (``samples``). It is given by the index of the tuple that opens it, of the tuple that ends it, and of
+its key. Its flag says how it follows the interval before it:
 
 ========= =====================================================================================
 CONTINUES it meets the one before; one segment may carry both
@@ -184,9 +184,10 @@ def intervals(
 ) -> Intervals:
     """Intervals of tuples grouped by key.
 
-    ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the unmodelled
-    attributes' values (empty: there are none), ``watermark[K]`` each key's newest instant so far (``NO_TIME``: none; updated in place). A tuple
-    with a value that is not finite gets the verdict NOT_A_NUMBER and plays no part, or with ``holes`` ends what is known.
+    ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the
+    unmodelled attributes' values (empty: there are none), ``watermark[K]`` each key's newest instant so far
+    (``NO_TIME``: none; updated in place). A tuple with a value that is not finite gets the verdict NOT_A_NUMBER
+    and plays no part, or with ``holes`` ends what is known.
     """
     n, keys = len(t), len(offsets) - 1
     if v.ndim != 2 or v.shape != (len(truth), n) or len(change) not in (0, n) or len(watermark) != keys:

@@ -1,9 +1,10 @@
 """The lines that pass through every constraint seen, as a convex polygon: constraints may come in any order.
 
-A constraint says that a line's value at ``x`` lies in ``[low, high]``: a strip in the plane of the lines' values at 0 and slopes, so
-the lines that satisfy all of them form a convex polygon, which holds its vertices only. A polygon that outgrows its array loses the vertex
-whose removal costs the least area: the set becomes a little smaller, so every line in it still satisfies every
-constraint. Each vertex was inside every strip when it was made, up to one rounding.
+A constraint says that a line's value at ``x`` lies in ``[low, high]``: a strip in the plane of the lines'
+values at 0 and slopes, so the lines that satisfy all of them form a convex polygon, which holds its vertices
+only. A polygon that outgrows its array loses the vertex whose removal costs the least area: the set becomes a
+little smaller, so every line in it still satisfies every constraint. Each vertex was inside every strip when it
+was made, up to one rounding.
 """
 
 import numpy as np
@@ -32,7 +33,9 @@ def open_polygon(tube, i, x0, low0, high0, x1, low1, high1):
 
 @step
 def constrain_polygon(tube, i, x, low, high):
-    """Keep the lines whose value at ``x`` lies in ``[low, high]``; FITS, or the side on which all fail, the set left as it was."""
+    """Keep the lines whose value at ``x`` lies in ``[low, high]``; FITS, or the side on which all fail, the
+    set left as it was.
+    """
     m = int(tube[i, COUNT])
     least = tube[i, _A] + tube[i, _B] * x
     most = least

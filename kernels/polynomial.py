@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import FLOAT, IN1, IN2, OUT1, OUT2, device, kernel
+from pulse.kernels._jit import FLOAT, IN1, IN2, OUT1, OUT2, kernel, step
 from pulse.kernels.exact import dd_add, dd_multiply
 
 Array = npt.NDArray[np.float64]
 
 
-@device
+@step
 def horner(c, i, k, t):
     """Value at ``t`` of the polynomial in the first ``k`` coefficients of row ``i``."""
     value = c[i, k - 1]
@@ -26,7 +26,7 @@ def horner(c, i, k, t):
     return value
 
 
-@device
+@step
 def horner1(c, k, t):
     """Value at ``t`` of the polynomial in the first ``k`` entries of ``c``."""
     value = c[k - 1]
@@ -35,7 +35,7 @@ def horner1(c, k, t):
     return value
 
 
-@device
+@step
 def magnitude(c, i, k, t):
     """``sum(|c[i, j]| * |t|**j)``: what rounding errors at ``t`` are proportional to."""
     t = abs(t)
@@ -45,7 +45,7 @@ def magnitude(c, i, k, t):
     return value
 
 
-@device
+@step
 def mean_row(c, i, k, a, b):
     """Mean of row ``i`` between ``a`` and ``b``, as a form that does not cancel for short ranges.
 
@@ -61,7 +61,7 @@ def mean_row(c, i, k, a, b):
     return total
 
 
-@device
+@step
 def integral_row(c, i, k, a, b):
     """Integral from ``a`` to ``b`` of row ``i``; a short range far from the reference keeps its digits.
 
@@ -70,7 +70,7 @@ def integral_row(c, i, k, a, b):
     return mean_row(c, i, k, a, b) * (b - a)
 
 
-@device
+@step
 def shift_row(c, i, k, d, out, o):
     """Row ``o`` of ``out`` becomes ``t -> c_i(t + d)`` (Taylor shift by repeated synthetic division)."""
     for j in range(k):
@@ -81,7 +81,7 @@ def shift_row(c, i, k, d, out, o):
                 out[o, m] += d * out[o, m + 1]
 
 
-@device
+@step
 def shift_row_exact(c, i, k, d, high, low):
     """As :func:`shift_row`, in double-double, into the first ``k`` entries of ``high`` and ``low``.
 
@@ -93,7 +93,7 @@ def shift_row_exact(c, i, k, d, high, low):
     shift_exact(high, low, k, d, 0.0)
 
 
-@device
+@step
 def shift_exact(high, low, k, d, d_low):
     """Shift the double-double polynomial in ``high`` and ``low`` by the double-double ``d + d_low``, in place."""
     if d != 0.0:

@@ -1,17 +1,19 @@
-"""How far one model can follow the truth: the constraints of each kind of bound, interval by interval (semantics 2.2, 2.4).
+"""How far one model can follow the truth: the constraints of each kind of bound, interval by interval
+(semantics 2.2, 2.4).
 
 Constraints of a bound ``e`` on the value, with ``e = max(rel * |truth|, floor)``:
 
 * ``step``: the value at both ends of the interval;
-* ``linear``: the value at its ends, and where the bound's own graph has a kink (it is convex along a straight line, so it would
-  otherwise be violated between the ends). When the end cannot be reached, the extreme model goes furthest, and
-  the next segment begins at the very instant where the truth leaves that model's tube;
+* ``linear``: the value at its ends, and where the bound's own graph has a kink (it is convex along a straight
+  line, so it would otherwise be violated between the ends). When the end cannot be reached, the extreme model
+  goes furthest, and the next segment begins at the very instant where the truth leaves that model's tube;
 * ``samples``: the value at its first instant.
 
-A bound ``D`` on the integral (``drift``) is one on the model's mean: with ``delta`` the difference of the integrals at the segment's
-start ``s`` and ``I`` the truth's integral from there, ``|delta + mean * (x - s) - I| <= D`` asks that a line's value at the middle of
-``[s, x]`` lies within ``(I - delta -+ D) / (x - s)``. Between the instants at which it is asked the difference swells by at most an eighth of the
-difference in slope times the squared distance; long intervals are therefore asked at several instants.
+A bound ``D`` on the integral (``drift``) is one on the model's mean: with ``delta`` the difference of the
+integrals at the segment's start ``s`` and ``I`` the truth's integral from there, ``|delta + mean * (x - s) - I|
+<= D`` asks that a line's value at the middle of ``[s, x]`` lies within ``(I - delta -+ D) / (x - s)``. Between
+the instants at which it is asked the difference swells by at most an eighth of the difference in slope times
+the squared distance; long intervals are therefore asked at several instants.
 
 The state of attribute ``a`` is row ``a`` of a 2-D array ``w``; its columns are named below.
 """
@@ -33,8 +35,8 @@ from pulse.kernels.tube import (
 )
 
 EPS = 2.220446049250313e-16
-# A fit aims a little inside the asked bound, so that rounding (a few units in the last place in each of the model's value, the truth's
-# and their difference) cannot carry the result outside.
+# A fit aims a little inside the asked bound, so that rounding (a few units in the last place in each of the
+# model's value, the truth's and their difference) cannot carry the result outside.
 _INSIDE = 1.0 - 1e-12
 ROUNDING = 8 * EPS
 LONGEST = 65536  # intervals in one segment: bounds what an open segment keeps in memory
@@ -43,11 +45,14 @@ _MOST_INSTANTS = 16
 _EVEN = 1e-6  # of the bound on the integral: no difference worth handing on
 
 NOT_ASKED = -1.0
-# Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is negative), …
+# Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is
+# negative), …
 REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, TUBE + 4
-# … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and place where it failed, the model, …
+# … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and
+# place where it failed, the model, …
 BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
-# … and what is known of it: largest deviation and drift, the drift now, the integral of the magnitude since the run began, the largest magnitude.
+# … and what is known of it: largest deviation and drift, the drift now, the integral of the magnitude since the
+# run began, the largest magnitude.
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
 KNOWN = 5  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
@@ -100,7 +105,9 @@ def start_value(t, v, index, j, a, offset, linear):
 
 @step
 def _follow_line(w, a, x0, y0, x1, y1, lines):
-    """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the side it fails on."""
+    """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the
+    side it fails on.
+    """
     rel, floor, base = w[a, REL], w[a, FLOOR], w[a, BASE]
     x, y = x0, y0
     e = _inside(y + base, rel, floor)
@@ -125,7 +132,8 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
 
 @step
 def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
-    """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it fails on.
+    """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it
+    fails on.
 
     The truth goes from y0 to y1, both relative to BASE.
     """
@@ -165,7 +173,9 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
 
 @step
 def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
-    """Add interval ``j`` to attribute ``a``'s constraints: the offset up to which it can be covered; sets SIDE when that is not its end."""
+    """Add interval ``j`` to attribute ``a``'s constraints: the offset up to which it can be covered; sets
+    SIDE when that is not its end.
+    """
     base, p = w[a, BASE], index[j, 0]
     straight = w[a, TRUTH] == LINEAR
     y0 = v[a, p] - base
@@ -206,9 +216,10 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
 def reach(t, v, index, flag, w, j, offset, lines, longest):
     """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
 
-    Intervals ``j`` to ``end - 1``, at most ``longest``, are covered; ``cut`` is the offset from the segment's reference at which it ends, which may lie
-    inside interval ``end``. No progress (``cut == offset``) only where constants meet a slope they may not deviate from, or where
-    bounds on value and integral contradict each other.
+    Intervals ``j`` to ``end - 1``, at most ``longest``, are covered; ``cut`` is the offset from the segment's
+    reference at which it ends, which may lie inside interval ``end``. No progress (``cut == offset``) only
+    where constants meet a slope they may not deviate from, or where bounds on value and integral contradict
+    each other.
     """
     ref = t[index[j, 0]]
     for a in range(v.shape[0]):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, inlined, kernel
+from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel, step
 from pulse.kernels.exact import dd_add_float, dd_multiply_float, two_product
 from pulse.kernels.polynomial import _batch, _per_row, horner, magnitude, shift_row_exact
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
@@ -68,7 +68,7 @@ def root_work(k):
     return np.empty((k + 4, k + 1))
 
 
-@device
+@step
 def roots_row(c, i, k, lo, hi, noise, work, out):
     """Distinct real roots, ascending, of ``k`` coefficients of row ``i`` in the closed ``[lo, hi]``.
 
@@ -114,7 +114,7 @@ def roots_row(c, i, k, lo, hi, noise, work, out):
     return kept, OK
 
 
-@inlined
+@step
 def _load(c, i, k, reach, work):
     """Copy row ``i`` to row ``k + 3`` of ``work``, scaled where powers would overflow.
 
@@ -146,7 +146,7 @@ def _load(c, i, k, reach, work):
     return n, e, f
 
 
-@inlined
+@step
 def _scaled_roots(work, k, n, lo, hi, noise):
     """Roots of the ``n`` coefficients in row ``k + 3``, ascending in row ``k + 1``; -1 when all is zero."""
     mid = 0.5 * (lo + hi)
@@ -185,7 +185,7 @@ def _scaled_roots(work, k, n, lo, hi, noise):
     return count
 
 
-@inlined
+@step
 def _centre(work, k, n, mid, half, reach):
     """Row 0 of ``work`` becomes ``u -> p(mid + half * u)``.
 
@@ -209,7 +209,7 @@ def _centre(work, k, n, mid, half, reach):
     return total, total
 
 
-@inlined
+@step
 def _stretch(work, n, half):
     """Multiply coefficient ``j`` of row 0 by ``half**j``; returns the sum of magnitudes."""
     total = abs(work[0, 0])
@@ -221,7 +221,7 @@ def _stretch(work, n, half):
     return total
 
 
-@inlined
+@step
 def _at_most_one(work, k, n, a, b, settings):
     """Roots of row 0 in [a, b] where a glance shows none or one, into row ``k + 1``; -1 where it does not.
 
@@ -251,7 +251,7 @@ def _at_most_one(work, k, n, a, b, settings):
     return 1
 
 
-@device
+@step
 def _critical(work, k, n, a, b):
     """Critical points of row 0 in ``(a, b)``, ascending in row ``k + 2`` of ``work``; returns how many.
 
@@ -290,7 +290,7 @@ def _critical(work, k, n, a, b):
     return knots
 
 
-@inlined
+@step
 def _quadratic_knots(work, row, into, a, b):
     """Roots of a quadratic ``row`` in ``(a, b)``, ascending in row ``into``; returns how many.
 
@@ -313,7 +313,7 @@ def _quadratic_knots(work, row, into, a, b):
     return count
 
 
-@device
+@step
 def _between(work, row, n, knots, a, b, settings):
     """Roots of ``row`` in [a, b], ascending in row ``k + 1``, given its critical points in row ``k + 2``.
 
@@ -354,7 +354,7 @@ def _between(work, row, n, knots, a, b, settings):
     return count
 
 
-@inlined
+@step
 def _value(work, row, n, x):
     """Value of ``row`` at ``x``."""
     value = work[row, n - 1]
@@ -363,7 +363,7 @@ def _value(work, row, n, x):
     return value
 
 
-@inlined
+@step
 def _slope(work, row, n, x):
     """Derivative of ``row`` at ``x``."""
     slope = (n - 1) * work[row, n - 1]
@@ -372,7 +372,7 @@ def _slope(work, row, n, x):
     return slope
 
 
-@inlined
+@step
 def _inside(work, row, n, left, right, step, floor):
     """The root of ``row`` in a monotone piece, given (x, value) at its two ends, of opposite signs."""
     if n == 2:
@@ -384,7 +384,7 @@ def _inside(work, row, n, left, right, step, floor):
     return min(max(x, left[0]), right[0])
 
 
-@inlined
+@step
 def _quadratic(c0, c1, c2, rising):
     """The root of ``c0 + c1 x + c2 x**2`` at which it rises (or falls), without cancellation.
 
@@ -403,7 +403,7 @@ def _quadratic(c0, c1, c2, rising):
     return q / c2 if far else c0 / q
 
 
-@device
+@step
 def _newton(work, row, n, left, right, step, floor):
     """Newton from the secant's point, halving the bracket where it leaves it or is slow.
 
@@ -440,7 +440,7 @@ def _newton(work, row, n, left, right, step, floor):
     return x
 
 
-@inlined
+@step
 def value_row(c, i, k, t):
     """Value of row ``i`` at ``t``, in double-double where cancellation would cost it its digits.
 

@@ -1,8 +1,9 @@
 """The set of models that still pass through every constraint seen: what a greedy fit extends until it is empty.
 
-A constraint says that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval. For lines it is kept by two hulls
-(:mod:`pulse.kernels.hull`) when constraints come in the order of ``x``, as those of one kind of bound do; where bounds on value and integral
-mix, it is a polygon (:mod:`pulse.kernels.polygon`). Any set is convex: between two models in it lie others.
+A constraint says that the model's value at ``x`` lies in ``[low, high]``. For constants the set is an interval.
+For lines it is kept by two hulls (:mod:`pulse.kernels.hull`) when constraints come in the order of ``x``, as
+those of one kind of bound do; where bounds on value and integral mix, it is a polygon
+(:mod:`pulse.kernels.polygon`). Any set is convex: between two models in it lie others.
 
 The set of attribute ``i`` is row ``i`` of a 2-D array; ORDERED says which kind of lines to keep.
 """
@@ -47,7 +48,8 @@ def open_lines(tube, i, x0, low0, high0, x1, low1, high1):
 def constrain(tube, i, x, low, high, lines):
     """Keep the models (lines, or constants) whose value at ``x`` lies in ``[low, high]``.
 
-    Returns FITS, or, leaving the set as it was, BELOW when every model passes under ``low``, ABOVE when over ``high``.
+    Returns FITS, or, leaving the set as it was, BELOW when every model passes under ``low``, ABOVE when over
+    ``high``.
     """
     m = tube[i, COUNT]
     if m > _CONSTANTS:
@@ -72,7 +74,9 @@ def constrain(tube, i, x, low, high, lines):
 
 @step
 def extreme(tube, i, x, side):
-    """The model that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``, which lies after all constraints: ever after, too."""
+    """The model that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``, which lies after all
+    constraints: ever after, too.
+    """
     if tube[i, COUNT] <= _CONSTANTS:
         return (tube[i, FIRST_HIGH] if side == BELOW else tube[i, FIRST_LOW]), 0.0
     if tube[i, ORDERED] == 0.0:
