@@ -236,3 +236,395 @@ def window_extremum(
 
 
 import math  # noqa: E402
+
+
+# --- fits: the truth of one key's tuples, and what any model of it must keep (semantics 1.5, 2) ---
+
+from typing import NamedTuple  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+
+class TruthPiece(NamedTuple):
+    """From ``begin`` to ``end`` (microseconds) each attribute goes straight from ``first`` to ``last``."""
+
+    begin: int
+    end: int
+    first: list[float]
+    last: list[float]
+    fresh: bool  # a segment has to begin here
+
+
+class TruthRun(NamedTuple):
+    """Pieces that meet; ``point`` is the value of the last instant where no piece carries it, else None."""
+
+    pieces: list[TruthPiece]
+    instant: int
+    point: list[float] | None
+
+
+def truth_runs(tuples: list[tuple[int, list[float], int]], kinds: list[str], max_gap: int = -1) -> list[TruthRun]:
+    """The runs of a key's tuples ``(microseconds, values, code of the unmodelled attributes)`` in arrival order.
+
+    Late tuples are left out; tuples that are not finite begin a hole.
+    """
+    lines = "linear" in kinds
+    runs: list[TruthRun] = []
+    open_run: list[list[tuple[int, list[float], int]]] = []  # tuples by instant
+    newest: int | None = None
+
+    def close(held_until: int | None) -> None:
+        if not open_run:
+            return
+        pieces = []
+        for number, here in enumerate(open_run):
+            after = open_run[number + 1] if number + 1 < len(open_run) else None
+            if after is None and held_until is None:
+                break
+            end = after[0][0] if after else held_until
+            assert end is not None
+            first = here[-1][1]
+            last = [
+                after[0][1][a] if after and kind == "linear" else first[a] for a, kind in enumerate(kinds)
+            ]
+            pieces.append(TruthPiece(here[0][0], end, first, last, number > 0 and begins_fresh(number)))
+        final = open_run[-1]
+        jump = any(kind == "linear" and final[0][1][a] != final[-1][1][a] for a, kind in enumerate(kinds))
+        shown = held_until is None and (set(kinds) != {"linear"} or len(open_run) == 1 or jump)
+        runs.append(TruthRun(pieces, final[0][0], final[-1][1] if shown else None))
+        open_run.clear()
+
+    def begins_fresh(number: int) -> bool:
+        before, here = open_run[number - 1], open_run[number]
+        jump = any(kind == "linear" and here[0][1][a] != here[-1][1][a] for a, kind in enumerate(kinds))
+        return jump or here[-1][2] != before[-1][2]
+
+    for t, values, change in tuples:
+        if newest is not None and t < newest:
+            continue
+        silent = bool(open_run) and 0 <= max_gap < t - open_run[-1][0][0]
+        if not all(math.isfinite(x) for x in values):
+            if open_run:
+                holds = not lines and not silent and t > open_run[-1][0][0]
+                close(t if holds else None)
+                newest = t if holds else newest
+            continue
+        if silent:
+            close(None)
+        if open_run and open_run[-1][0][0] == t:
+            open_run[-1].append((t, values, change))
+        else:
+            open_run.append([(t, values, change)])
+        newest = t
+    close(None)
+    return runs
+
+
+class Row(NamedTuple):
+    """A fitted segment or, with ``lo == hi``, a point."""
+
+    ref: int
+    lo: float
+    hi: float
+    models: list[list[float]]
+    err: list[float]
+    drift: list[float]
+
+
+class Asked(NamedTuple):
+    """Bounds asked of one attribute; a negative first number means that there is none."""
+
+    rel: float = -1.0
+    floor: float = -1.0
+    drift_rel: float = -1.0
+    drift_floor: float = -1.0
+
+
+def _offset_tolerance(row: Row) -> Fraction:
+    """Microseconds by which an instant written in this row may be off: a thousandth, and the float's own grain."""
+    return Fraction(1, 1000) + 4 * Fraction(2) ** -52 * 10**6 * Fraction(max(abs(row.lo), abs(row.hi)))
+
+
+def fit_problems(
+    rows: list[Row], runs: list[TruthRun], kinds: list[str], asked: list[Asked], parts: Sequence[float] = ()
+) -> list[str]:
+    """What is wrong with the rows of a key as a model of its truth, in exact arithmetic; nothing: an empty list.
+
+    Looked at: both ends of every stretch between tuples and segment boundaries, the instants where the deviation
+    changes its sign or a bound's graph has a kink, and any further ``parts`` (in (0, 1)) of each stretch. For models of
+    degree 0 and 1 that is every instant.
+    """
+    problems: list[str] = []
+    left = list(rows)
+    for run in runs:
+        end = run.pieces[-1].end if run.pieces else run.instant
+        mine = []
+        while left and left[0].lo < left[0].hi and instant(left[0].ref, left[0].lo) < end:
+            mine.append(left.pop(0))
+        if run.pieces:
+            stretches = _stretches(mine, run, problems)
+            for a, kind in enumerate(kinds):
+                _check_attribute(mine, stretches, a, kind, asked[a], parts, problems)
+        if run.point is not None:
+            if not left or left[0].lo != left[0].hi or instant(left[0].ref, left[0].lo) != run.instant:
+                problems.append(f"no point at {run.instant}")
+            else:
+                row = left.pop(0)
+                if [m[0] for m in row.models] != run.point or any(row.err):
+                    problems.append(f"point at {run.instant} is {row.models}, not {run.point}")
+    return problems + [f"row outside the truth: {row}" for row in left]
+
+
+def _stretches(
+    rows: list[Row], run: TruthRun, problems: list[str]
+) -> list[tuple[int, TruthPiece, Fraction, Fraction]]:
+    """``(row, piece, begin, end)`` for each stretch of the run on which row and piece stay the same."""
+    knots = [Fraction(piece.begin) for piece in run.pieces] + [Fraction(run.pieces[-1].end)]
+    if not rows:
+        problems.append(f"nothing covers the run from {knots[0]}")
+        return []
+    cuts = []
+    for number, row in enumerate(rows):
+        begin = instant(row.ref, row.lo)
+        if number > 0:
+            before = instant(rows[number - 1].ref, rows[number - 1].hi)
+            if abs(begin - before) > _offset_tolerance(row) + _offset_tolerance(rows[number - 1]):
+                problems.append(f"segments miss each other at {begin}: {float(begin - before)} us")
+        nearest = min(knots, key=lambda knot: abs(knot - begin))
+        rounded = Fraction(2) ** -51 * 10**6 * Fraction(max(abs(row.lo), abs(row.hi)))  # of a tuple's offset
+        cuts.append(nearest if abs(nearest - begin) <= rounded else begin)
+    last = instant(rows[-1].ref, rows[-1].hi)
+    if cuts[0] != knots[0] or abs(last - knots[-1]) > _offset_tolerance(rows[-1]):
+        problems.append(f"run from {knots[0]} to {knots[-1]} is covered from {float(cuts[0])} to {float(last)}")
+    cuts.append(knots[-1])
+    if any(x >= y for x, y in zip(cuts, cuts[1:], strict=False)):
+        problems.append("a segment is empty or goes back in time")
+    for piece in run.pieces:
+        if piece.fresh and piece.begin not in cuts:
+            problems.append(f"no segment begins at {piece.begin}, where one has to")
+    stretches = []
+    for number in range(len(rows)):
+        for piece in run.pieces:
+            begin, end = max(cuts[number], Fraction(piece.begin)), min(cuts[number + 1], Fraction(piece.end))
+            if begin < end:
+                stretches.append((number, piece, begin, end))
+    return stretches
+
+
+def _kinks(y0: Fraction, y1: Fraction, rel: float, floor: float) -> list[Fraction]:
+    """Where, on the way from y0 to y1, the graph of max(rel * |y|, floor) has a kink: parts of the way."""
+    if rel <= 0 or y0 == y1:
+        return []
+    levels = [Fraction(floor) / Fraction(rel), -Fraction(floor) / Fraction(rel)]
+    return [part for part in ((level - y0) / (y1 - y0) for level in levels) if 0 < part < 1]
+
+
+def _check_attribute(
+    rows: list[Row],
+    stretches: list[tuple[int, TruthPiece, Fraction, Fraction]],
+    a: int,
+    kind: str,
+    asked: Asked,
+    parts: Sequence[float],
+    problems: list[str],
+) -> None:
+    delta, weight = Fraction(0), Fraction(0)
+    for number, piece, begin, end in stretches:
+        row, c = rows[number], rows[number].models[a]
+        length = (end - begin) / 10**6
+        y = [Fraction(piece.first[a]), Fraction(piece.last[a])]
+        span = piece.end - piece.begin
+        ends = [y[0] + (y[1] - y[0]) * (at - piece.begin) / span for at in (begin, end)]
+
+        def truth(part: Fraction, ends: list[Fraction] = ends) -> Fraction:
+            return ends[0] + (ends[1] - ends[0]) * part
+
+        def deviation(part: Fraction, begin=begin, end=end, row=row, c=c, truth=truth) -> Fraction:
+            return piece_value(row.ref, c, begin + (end - begin) * part) - truth(part)
+
+        looked = [Fraction(0), Fraction(1), *(Fraction(part) for part in parts)]
+        looked += _kinks(ends[0], ends[1], asked.rel, asked.floor)
+        looked += _kinks(ends[0], ends[1], asked.drift_rel, asked.drift_floor)
+        d0, d1 = deviation(Fraction(0)), deviation(Fraction(1))
+        if (d0 < 0) != (d1 < 0) and d0 != d1:
+            looked.append(d0 / (d0 - d1))
+        if kind == "samples":  # the truth is there at the tuple only
+            looked = [Fraction(0)] if begin == piece.begin else []
+        reach_of_x = max(abs(begin - row.ref), abs(end - row.ref)) / 10**6
+        size = max(abs(x) for x in ends) + sum(abs(Fraction(x)) * reach_of_x**j for j, x in enumerate(c))
+        slope = sum(j * abs(Fraction(x)) * reach_of_x ** (j - 1) for j, x in enumerate(c) if j)
+        for part in looked:
+            d, at = abs(deviation(part)), float(begin + (end - begin) * part)
+            if d > Fraction(row.err[a]):
+                problems.append(f"attribute {a} at {at}: off by {float(d)}, certified {row.err[a]}")
+            if asked.rel >= 0:
+                bound = max(Fraction(asked.rel) * abs(truth(part)), Fraction(asked.floor))
+                if d > bound * (1 + Fraction(1, 10**9)) + size / 10**14 + slope * 2 / 10**9:
+                    problems.append(f"attribute {a} at {at}: off by {float(d)}, asked {float(bound)}")
+        if kind == "samples":
+            continue
+        weight += length * size
+        shift = (begin - row.ref) / 10**6
+        for part in looked:
+            area = polynomial_integral(c, shift, shift + length * part)
+            area -= length * part * (ends[0] + truth(part)) / 2
+            swell = abs(delta + area)
+            at = float(begin + (end - begin) * part)
+            if swell > Fraction(row.drift[a]):
+                problems.append(f"attribute {a} at {at}: drifts {float(swell)}, certified {row.drift[a]}")
+            if asked.drift_rel >= 0:
+                bound = max(Fraction(asked.drift_rel) * abs(truth(part)), Fraction(asked.drift_floor))
+                if swell > bound * (1 + Fraction(1, 10**9)) + weight / 10**14:
+                    problems.append(f"attribute {a} at {at}: drifts {float(swell)}, asked {float(bound)}")
+        delta += polynomial_integral(c, shift, shift + length) - length * (ends[0] + ends[1]) / 2
+
+
+def line_fits(constraints: list[tuple[Fraction, Fraction, Fraction]], degree: int) -> bool:
+    """Is there a line (or constant) with value in ``[low, high]`` at ``x``, for each ``(x, low, high)``? Exact.
+
+    ``a + b*x_i >= low_i`` and ``a + b*x_j <= high_j`` leave an ``a`` iff ``low_i - high_j <= b * (x_i - x_j)`` for all pairs.
+    """
+    least, most = (None, None) if degree else (Fraction(0), Fraction(0))
+    for xi, low, _ in constraints:
+        for xj, _, high in constraints:
+            if xi == xj:
+                if low > high:
+                    return False
+            elif xi > xj:
+                b = (low - high) / (xi - xj)
+                least = b if least is None else max(least, b)
+            else:
+                b = (low - high) / (xi - xj)
+                most = b if most is None else min(most, b)
+    if degree == 0:
+        return max(c[1] for c in constraints) <= min(c[2] for c in constraints)
+    return least is None or most is None or least <= most
+
+
+def _constraints(
+    piece: TruthPiece, a: int, kind: str, asked: Asked, begin: Fraction, end: Fraction, scale: Fraction
+) -> list[tuple[Fraction, Fraction, Fraction]]:
+    """What a bound on the value asks on ``[begin, end]`` within one piece; the bound widened by ``scale``."""
+    y0, y1 = Fraction(piece.first[a]), Fraction(piece.last[a])
+    span = piece.end - piece.begin
+    y = [y0 + (y1 - y0) * (at - piece.begin) / span for at in (begin, end)]
+    parts = [Fraction(0)] if kind == "samples" else [Fraction(0), Fraction(1)]
+    if kind == "linear":
+        parts += _kinks(y[0], y[1], asked.rel, asked.floor)
+    out = []
+    for part in parts:
+        value = y[0] + (y[1] - y[0]) * part
+        e = max(Fraction(asked.rel) * abs(value), Fraction(asked.floor)) * scale
+        out.append((begin + (end - begin) * part, value - e, value + e))
+    return out
+
+
+def fewest_segments(
+    run: TruthRun, kinds: list[str], asked: list[Asked], degree: int, scale: Fraction = Fraction(1)
+) -> int:
+    """The least number of constants or lines that keep a bound on the value over a run.
+
+    Cuts at tuples: by trying every way to cut (dynamic programming). With a ``linear`` truth cuts lie at any instant: the
+    furthest reach from each start, by bisection; any part of a feasible stretch is feasible, so that is optimal.
+    """
+
+    def feasible(begin: Fraction, end: Fraction) -> bool:
+        for a, kind in enumerate(kinds):
+            constraints = []
+            for piece in run.pieces:
+                lo, hi = max(begin, Fraction(piece.begin)), min(end, Fraction(piece.end))
+                if lo < hi:
+                    constraints += _constraints(piece, a, kind, asked[a], lo, hi, scale)
+            if not line_fits(constraints, degree):
+                return False
+        return True
+
+    knots = [Fraction(piece.begin) for piece in run.pieces] + [Fraction(run.pieces[-1].end)]
+    barred = {number for number, piece in enumerate(run.pieces) if piece.fresh}
+    if "linear" not in kinds:
+        best = [0] + [len(knots)] * (len(knots) - 1)
+        for j in range(1, len(knots)):
+            for i in range(j):
+                if not barred & set(range(i + 1, j)) and best[i] + 1 < best[j] and feasible(knots[i], knots[j]):
+                    best[j] = best[i] + 1
+        return best[-1]
+    at, count = knots[0], 0
+    while at < knots[-1]:
+        count += 1
+        good = at
+        for number, knot in enumerate(knots):
+            if knot <= at:
+                continue
+            if not feasible(at, knot):
+                bad = knot
+                for _ in range(40):
+                    middle = (good + bad) / 2
+                    good, bad = (middle, bad) if feasible(at, middle) else (good, middle)
+                break
+            good = knot
+            if number in barred:
+                break
+        if good <= at:
+            raise ValueError("no constant can follow the truth at all")
+        at = good
+    return count
+
+
+def fitted_rows(t: Any, fitted: Any, key: int = 0) -> list[Row]:
+    """The rows of one key of a fit's result, as the checker takes them."""
+    return [
+        Row(
+            int(t[fitted.tuple[i]]),
+            float(fitted.lo[i]),
+            float(fitted.hi[i]),
+            fitted.coefficients[i].tolist(),
+            fitted.err[i].tolist(),
+            fitted.drift[i].tolist(),
+        )
+        for i in range(len(fitted.lo))
+        if fitted.key[i] == key
+    ]
+
+
+def fit_in_chunks(
+    modules: Any, fit: Any, tuples: list[tuple[int, list[float], int]], kinds: list[str], asked: list[Asked], size: int
+) -> list[Row]:
+    """Rows of one key fitted ``size`` tuples at a time, carrying over the tuples and the state of what stays open.
+
+    ``modules`` are the two whose functions are driven: that of the intervals and that of the fit's codes.
+    """
+    knots, fits = modules
+    truth = np.array([knots.TRUTHS[kind] for kind in kinds])
+    watermark, resume = np.full(1, knots.NO_TIME), np.zeros((1, 1 + 2 * len(kinds)))
+    rows: list[Row] = []
+    carried: list[tuple[int, list[float], int]] = []
+    resumed = False
+    for begin in range(0, len(tuples), size):
+        rest = carried + tuples[begin : begin + size]
+        t = np.array([row[0] for row in rest])
+        v = np.array([row[1] for row in rest], dtype=float).T.copy()
+        change = np.array([row[2] for row in rest])
+        found = knots.intervals(
+            t,
+            v,
+            np.array([0, len(rest)]),
+            truth,
+            change,
+            np.full(1, knots.NO_TIME) if carried else watermark,
+            open_ended=begin + size < len(tuples),
+            resumed=np.array([resumed]),
+        )
+        fitted, status = fit(t, v, found, np.array(asked, dtype=float), truth, resume)
+        assert status == 0
+        closed = [i for i, kind in enumerate(fitted.kind) if kind in (fits.SEGMENT, fits.POINT_SEGMENT)]
+        all_rows = fitted_rows(t, fitted)
+        rows += [all_rows[i] for i in closed]
+        watermark[0] = max(row[0] for row in rest)
+        carried, resumed = [], False
+        if len(closed) < len(fitted.kind):
+            assert closed == list(range(len(fitted.kind) - 1))  # one row is open, the last
+            carried = rest[fitted.tuple[-1] :]
+            resumed = fitted.kind[-1] == fits.OPEN_SEGMENT
+            resume[0, 0] = fitted.lo[-1]
+            resume[0, 1::2], resume[0, 2::2] = fitted.delta[-1], fitted.drift[-1]
+    return rows

@@ -124,3 +124,49 @@ def segment_arrays(draw, *, max_keys=3, max_pieces=5, degrees=(0, 4), points=Tru
             out.size.append(draw(st.none() | st.integers(-(2**63), 2**63 - 1)))
             at += length + (length == 0)
     return out
+
+
+# Tuples of several keys and attributes, as fits see them.
+
+
+class TupleStream(NamedTuple):
+    """Tuples ``(microseconds, values, code of the unmodelled attributes)`` by key, in arrival order."""
+
+    keys: list[list[tuple[int, list[float], int]]]
+    kinds: list[str]
+
+
+def value_shapes():
+    """Values of one attribute, by shape: what ticks, sensors and mistakes look like."""
+    few = st.integers(1, 12)
+    level = st.floats(0.01, 9)
+    size = st.builds(
+        lambda m, e: m * 10.0**e, st.floats(-1, 1, allow_subnormal=False), st.sampled_from([-12, -3, 0, 3, 12])
+    )
+    return st.one_of(
+        st.lists(st.integers(-3, 3), min_size=1, max_size=16).map(
+            lambda steps: (100.0 + np.cumsum(steps) * 0.01).round(2).tolist()
+        ),
+        st.builds(lambda x, n: [x] * n, st.sampled_from([0.0, 5.0, -1e-300, 1e12, 0.1]), few),
+        st.builds(lambda a, b, n: [a, -b] * n, level, level, few),
+        st.lists(st.sampled_from([1.0, 1.0, 1.0, 1.0, 1000.0, -1000.0, 0.0]), min_size=1, max_size=14),
+        st.builds(lambda a, b, n: np.linspace(-a, b, n + 1).tolist(), level, level, few),
+        st.builds(lambda f, n: np.sin(f * np.arange(n + 2)).round(6).tolist(), level, few),
+        st.lists(size, min_size=1, max_size=12),
+    )
+
+
+@st.composite
+def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, max_keys=2):
+    """Streams with any spacing from microseconds to years, equal timestamps and unmodelled changes."""
+    mixture = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=max_attributes))
+    keys = []
+    for _ in range(draw(st.integers(1, max_keys))):
+        values = [draw(value_shapes()) for _ in mixture]
+        n = min(len(x) for x in values)
+        unit = draw(st.sampled_from([1, 1000, 1_000_000, 1_000_000, YEAR_US // 4]))
+        gaps = draw(st.lists(st.sampled_from([0, 1, 1, 1, 2, 7]), min_size=n, max_size=n))
+        change = draw(st.lists(st.sampled_from([0, 0, 0, 0, 1]), min_size=n, max_size=n))
+        t = draw(st.sampled_from([EPOCH_US, 0, -EPOCH_US])) + np.cumsum(gaps) * unit
+        keys.append([(int(t[i]), [x[i] for x in values], change[i]) for i in range(n)])
+    return TupleStream(keys, mixture)
