@@ -56,7 +56,14 @@ BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE 
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
 KNOWN = 5  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
-COLUMNS = TRIAL + KNOWN
+# What the newest interval of a step asks at its end: whether anything, where it begins, and the value's range.
+PENDING, PENDING_X, PENDING_LOW, PENDING_HIGH = (
+    TRIAL + KNOWN,
+    TRIAL + KNOWN + 1,
+    TRIAL + KNOWN + 2,
+    TRIAL + KNOWN + 3,
+)
+COLUMNS = TRIAL + KNOWN + 4
 
 
 @step
@@ -131,6 +138,33 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
 
 
 @step
+def _follow_step(w, a, x0, x1, low, high, lines):
+    """Constraints of a ``step`` truth on [x0, x1]: how far it can be followed, and the side it fails on.
+
+    What an interval asks at its end is only remembered, and asked together with what the next one asks at the
+    same instant: one constraint instead of two. So an interval may turn out too long when the next one comes,
+    or at the end (:func:`_flush`).
+    """
+    both_low, both_high = low, high
+    if w[a, PENDING] != 0.0:
+        both_low, both_high = max(low, w[a, PENDING_LOW]), min(high, w[a, PENDING_HIGH])
+    side = constrain(w, a, x0, both_low, both_high, lines) if both_low <= both_high else BELOW
+    if side != FITS:
+        return (x0 if _flush(w, a, x0, lines) else w[a, PENDING_X]), side
+    w[a, PENDING], w[a, PENDING_X], w[a, PENDING_LOW], w[a, PENDING_HIGH] = 1.0, x0, low, high
+    return x1, FITS
+
+
+@step
+def _flush(w, a, x, lines):
+    """Ask at ``x`` what the interval before it asks of its end; whether that can be had."""
+    if w[a, PENDING] == 0.0:
+        return True
+    w[a, PENDING] = 0.0
+    return constrain(w, a, x, w[a, PENDING_LOW], w[a, PENDING_HIGH], lines) == FITS
+
+
+@step
 def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
     """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it
     fails on.
@@ -189,11 +223,11 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
             reached, side = _follow_line(w, a, x0, y0, x1, y1, lines)
         else:
             e = _inside(y0 + base, rel, floor)
-            side = constrain(w, a, x0, y0 - e, y0 + e, lines)
-            if side == FITS and w[a, TRUTH] != SAMPLES:
-                side = constrain(w, a, x1, y0 - e, y0 + e, lines)
-            if side != FITS:
-                reached = x0
+            if w[a, TRUTH] == SAMPLES:
+                side = constrain(w, a, x0, y0 - e, y0 + e, lines)
+                reached = x1 if side == FITS else x0
+            else:
+                reached, side = _follow_step(w, a, x0, x1, y0 - e, y0 + e, lines)
     if w[a, DRIFT_REL] >= 0.0:
         if side == FITS:
             asked = tolerance(least_magnitude(y0 + base, y1 + base), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
@@ -225,24 +259,30 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
     for a in range(v.shape[0]):
         clear(w, a)
         w[a, BASE] = start_value(t, v, index, j, a, offset, w[a, TRUTH] == LINEAR)
-        w[a, AREA], w[a, SIDE] = 0.0, FITS
+        w[a, AREA], w[a, SIDE], w[a, PENDING] = 0.0, FITS, 0.0
     end, cut = j, offset
-    x1 = offset
+    x0, x1 = offset, offset
     while end < flag.shape[0] and (end == j or flag[end] == CONTINUES) and end - j < longest:
-        x0 = x1
+        before, x0 = x0, x1
         x1 = (t[index[end, 1]] - ref) / MICROSECONDS
         cut = x1
         for a in range(v.shape[0]):
             reached = _extend(v, index, flag, w, a, end, offset, x0, x1, lines)
             if reached < cut:
                 cut = reached
-        if cut < x1:
-            if cut <= x0 + GRAIN:
-                cut = x0
-            elif cut >= x1 - GRAIN:  # as good as its end, as the check will find
-                end, cut = end + 1, x1
+        if cut < x0:  # the interval before was too long, as only this one has shown
+            return end - 1, before
+        if cut <= x0 + GRAIN and cut < x1:
+            return end, x0
+        if cut < x1 - GRAIN:
             break
         end += 1
+        if cut < x1:  # as good as its end, as the check will find
+            cut = x1
+            break
+    for a in range(v.shape[0]):
+        if not _flush(w, a, cut, lines):
+            return (end, x0) if cut < x1 else (end - 1, x0)
     return end, cut
 
 

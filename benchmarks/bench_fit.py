@@ -1,0 +1,197 @@
+"""Fits: tuples a second of the kernels, of the whole fit in process and through Spark; against Keogh's sliding window and, as the floor,
+reading the file; and the memory a fit takes as its input grows.
+
+Run with ``make bench``, or ``pytest benchmarks/bench_fit.py -o python_files='bench_*.py'``. ``PULSE_BENCH_QUICK=1`` takes small sizes.
+Every contender's result is checked before its time counts: bounds by evaluating the model at every tuple, counts by summing them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.benchmarks.keogh import segments as keogh_segments
+from pulse.datasets.generators import generate
+from pulse.kernels import _jit
+from pulse.kernels.fit import SEGMENT, fit
+from pulse.kernels.group import group
+from pulse.kernels.knots import NO_TIME, STEP, intervals
+from pulse.kernels.reach import NOT_ASKED
+from pulse.session import Session
+from pulse.store.model import Model
+
+QUICK = bool(os.environ.get("PULSE_BENCH_QUICK"))
+ROWS = 1_000_000 if QUICK else 20_000_000
+SHARE = 0.0005  # 0.05 %
+BOUNDS = {
+    "lines, 0.05 %": (1, (SHARE, 0.0, NOT_ASKED, NOT_ASKED)),
+    "constants, 0.05 %": (0, (SHARE, 0.0, NOT_ASKED, NOT_ASKED)),
+    "lines, integral 0.005 %": (1, (NOT_ASKED, NOT_ASKED, 5e-5, 0.0)),
+    "exact": (1, (0.0, 0.0, NOT_ASKED, NOT_ASKED)),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    _jit.warm()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fit") / "ticks.parquet"
+    generate("ticks", ROWS, path, seed=1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tuples(file: Path) -> Any:
+    """Times and prices grouped by symbol."""
+    table = pq.read_table(file, columns=["symbol", "t", "price"], read_dictionary=["symbol"])
+    table = table.slice(0, min(ROWS, 5_000_000)).unify_dictionaries().combine_chunks()
+    symbol = table.column("symbol").chunk(0)
+    order, offsets = group(symbol.indices.to_numpy().astype(np.int64), len(symbol.dictionary))
+    t, price = table.column("t").cast(pa.int64()).to_numpy(), table.column("price").to_numpy()
+    if order is not None:
+        t, price = t[order], price[order]
+    return t, np.ascontiguousarray(price[None, :]), offsets
+
+
+def timed(benchmark: Any, group_name: str, contender: str, work: int, function: Callable[[], Any]) -> Any:
+    benchmark.group = group_name
+    benchmark.extra_info.update(contender=contender, work=work)
+    return benchmark.pedantic(function, rounds=3 if QUICK else 5, iterations=1, warmup_rounds=1)
+
+
+@pytest.mark.parametrize("what", list(BOUNDS))
+def test_kernel(benchmark: Any, tuples: Any, what: str) -> None:
+    t, v, offsets = tuples
+    degree, bounds = BOUNDS[what]
+    truth, nothing = np.array([STEP]), np.zeros(0, dtype=np.int64)
+
+    def run() -> Any:
+        watermark = np.full(len(offsets) - 1, NO_TIME, dtype=np.int64)
+        found = intervals(t, v, offsets, truth, nothing, watermark)
+        return fit(t, v, found, np.array([bounds]), truth, np.zeros((len(offsets) - 1, 3)), degree=degree)[0]
+
+    fitted = timed(benchmark, "fit kernels", "pulse" if what == "lines, 0.05 %" else what, len(t), run)
+    chosen = fitted.kind == SEGMENT
+    benchmark.extra_info["tuples per segment"] = len(t) / int(chosen.sum())
+    if bounds[0] >= 0:
+        assert fitted.err[chosen].max() <= bounds[0] * v.max() * (1 + 1e-6) + 1e-6
+    else:
+        assert fitted.drift[chosen].max() <= bounds[2] * v.max() * (1 + 1e-6)
+
+
+def test_keogh(benchmark: Any, tuples: Any) -> None:
+    t, v, offsets = tuples
+    keogh_segments(t[:10], v[0, :10], np.array([0, 10]), SHARE)  # compiled before it is timed
+    starts = timed(
+        benchmark,
+        "fit kernels",
+        "Keogh's sliding window",
+        len(t),
+        lambda: keogh_segments(t, v[0], offsets, SHARE),
+    )
+    benchmark.extra_info["tuples per segment"] = len(t) / len(starts)
+    assert starts[0] == 0 and np.all(np.diff(starts) > 0)
+
+
+@pytest.mark.parametrize("contender", ["pulse", "pyarrow decodes"])
+def test_spark(benchmark: Any, file: Path, spark_session: Session, contender: str, tmp_path: Path) -> None:
+    if contender == "pulse":
+        model = timed(
+            benchmark,
+            "fit from Parquet, Spark",
+            contender,
+            ROWS,
+            lambda: fitted_model(spark_session, file, tmp_path),
+        )
+        assert model.manifest.tuples == ROWS
+    else:
+        rows = timed(benchmark, "fit from Parquet, Spark", contender, ROWS, lambda: decode(file))
+        assert rows == ROWS
+
+
+@pytest.mark.parametrize("contender", ["pulse", "pyarrow decodes"])
+def test_in_process(benchmark: Any, file: Path, contender: str, tmp_path: Path) -> None:
+    name = "fit from Parquet, one core"
+    if contender == "pulse":
+        session = Session(engine="local")
+        model = timed(benchmark, name, contender, ROWS, lambda: fitted_model(session, file, tmp_path))
+        assert model.manifest.tuples == ROWS
+    else:
+        rows = timed(benchmark, name, contender, ROWS, lambda: decode(file, threads=False))
+        assert rows == ROWS
+
+
+@pytest.fixture(scope="module")
+def spark_session() -> Iterator[Session]:
+    with Session("local[2]") as session:
+        session.spark.range(1).collect()
+        yield session
+
+
+def fitted_model(session: Session, file: Path, folder: Path) -> Model:
+    return session.fit(
+        file,
+        key="symbol",
+        time="t",
+        model={"price": "step"},
+        error="0.05%",
+        out=folder / "model",
+        overwrite=True,
+    )
+
+
+def decode(file: Path, *, threads: bool = True) -> int:
+    """What any reader has to do: all three columns into Arrow, a row group at a time."""
+    rows = 0
+    with pq.ParquetFile(file, read_dictionary=["symbol"]) as opened:
+        for i in range(opened.num_row_groups):
+            rows += opened.read_row_group(i, columns=["symbol", "t", "price"], use_threads=threads).num_rows
+    return rows
+
+
+_FIT = """
+import json, resource, sys
+from pulse.session import Session
+Session(engine="local").fit(
+    sys.argv[1], key="symbol", time="t", model={"price": "step"}, error="0.05%", out=sys.argv[2]
+)
+print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+"""
+
+
+@pytest.mark.parametrize("rows", [1_000_000, 4_000_000] if QUICK else [10_000_000, 100_000_000])
+def test_memory(benchmark: Any, tmp_path: Path, rows: int) -> None:
+    """The high-water mark of a fit, which must not grow with the rows; shown, and held to within a quarter."""
+    path = tmp_path / "ticks.parquet"
+    generate("ticks", rows, path, seed=2)
+
+    def run() -> int:
+        command = [sys.executable, "-c", _FIT, str(path), str(tmp_path / f"model-{os.urandom(4).hex()}")]
+        return int(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+    benchmark.group = "fit, memory"
+    benchmark.extra_info.update(contender=f"{rows:,} rows", work=rows)
+    high = benchmark.pedantic(run, rounds=1, iterations=1)
+    benchmark.extra_info["high-water mark, MB"] = high / 1e6
+    _MARKS[rows] = high
+    if len(_MARKS) == 2:
+        small, large = (_MARKS[r] for r in sorted(_MARKS))
+        assert (
+            large < 1.25 * small + 300e6
+        )  # segments themselves, a hundredth of the tuples, are held until written
+
+
+_MARKS: dict[int, int] = {}
