@@ -116,7 +116,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
             opener, how = -1, RUN
         if not finite:
             verdict[i] = NOT_A_NUMBER
-            if opener >= 0 and not lines and t[i] > t[opener]:  # what ruled holds until nobody knows
+            if opener >= 0 and not lines and t[i] > newest:  # what ruled holds until nobody knows
                 m = _put(out, m, opener, i, k, how)
             elif opener >= 0:
                 m = _end_run(data, k, (opener, group, last), how, jumps, out, m)

@@ -23,7 +23,7 @@ from pulse.core.errors import PulseError
 from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit
 from pulse.kernels.group import group
 from pulse.kernels.knots import LATE, NO_TIME, NOT_A_NUMBER, SUPERSEDED, USED, Intervals, intervals
-from pulse.kernels.status import OK
+from pulse.kernels.status import BOUND_MISSED, OK
 from pulse.operators.fit_ends import KeyEnds
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times, values
@@ -46,6 +46,7 @@ class FitCounts:
     late: int = 0
     not_finite: int = 0
     superseded: int = 0  # another tuple of the same key and instant came after it
+    missed: int = 0  # segments that could not keep an asked bound
     truncated: int = 0  # times finer than a microsecond, rounded down
     first_not_finite: str | None = None
 
@@ -55,6 +56,7 @@ class FitCounts:
         self.late += other.late
         self.not_finite += other.not_finite
         self.superseded += other.superseded
+        self.missed += other.missed
         self.truncated += other.truncated
         self.first_not_finite = self.first_not_finite or other.first_not_finite
 
@@ -146,14 +148,19 @@ class Fitter:
         )
         self._watermark[ids] = np.maximum(before, watermark)
         fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
+        self.counts.missed += int(fitted.missed.sum())
         rows = np.arange(len(t)) if order is None else order
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
-        self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
+        alone = self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
+        lone = np.flatnonzero(fitted.kind == POINT_SEGMENT)[
+            alone
+        ]  # runs of their own: no integral before them
+        fitted.drift[lone], fitted.delta[lone] = 0.0, 0.0
         newest = np.column_stack([before, self._watermark[ids]])
         self.ends.see(table, rows, t, v, found, offsets, ids, newest)
         self._keep(table, rows, fitted, found, offsets, ids)
         if final:
-            self.ends.settle(fitted, t, ids)
+            self.ends.settle(fitted, ids)
         return self._segments(table, rows, t, fitted)
 
     def _note(
@@ -251,7 +258,7 @@ def fit_rows(
     """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
     kernel = fit
     fitted, status = kernel(t, v, found, spec.bounds, spec.truth, resume, degree=spec.degree)
-    if status != OK:
+    if status not in (OK, BOUND_MISSED):
         key, at = (int(fitted.key[-1]), int(fitted.tuple[-1])) if len(fitted.key) else (0, 0)
         raise FitError(
             f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "

@@ -4,7 +4,7 @@ Each is a point segment in a part of its own:
 
 ========== =======================================================================================
 FIRST      the first tuple
-LAST       the newest tuple, when it is still known what follows it; drift is the integrals' signed difference
+LAST       the newest tuple, when no hole follows it; drift is the integrals' signed difference, err their weight
 LAST_APART the newest instant anything is known of, when a hole follows it
 HOLE       the first instant before FIRST at which a value that is no number made a hole
 SECOND     where the second hole-free run begins: integrals start anew there (semantics 1.5)
@@ -54,16 +54,28 @@ class KeyEnds:
         self._rows: pa.Table | None = None
 
     def see(
-        self, table: pa.Table, rows: Any, t: Any, v: Any, found: Intervals, offsets: Any, ids: Any, newest: Any
+        self,
+        table: pa.Table,
+        rows: Any,
+        t: Any,
+        v: Any,
+        found: Intervals,
+        offsets: Any,
+        ids: Any,
+        newest: Any,
     ) -> None:
-        """Take note of a pass: ``t`` and ``v`` grouped by key, ``rows`` where they stand in ``table``; ``newest[ids, 2]``: each key's
-        newest instant before the pass and after it."""
+        """Take note of a pass: ``t`` and ``v`` grouped by key, ``rows`` where they stand in ``table``.
+
+        ``newest[ids, 2]``: each key's newest instant before the pass and after it.
+        """
         self._grow(int(ids.max(initial=-1)) + 1)
         verdict = found.verdict
         first, _ = _first_and_last((verdict == USED) | (verdict == SUPERSEDED), offsets)
         _, last = _first_and_last(verdict == USED, offsets)
         seen = last >= 0
-        hole_rows = verdict == NOT_A_NUMBER if self._spec.nonfinite == "hole" else np.zeros(len(t), dtype=bool)
+        hole_rows = (
+            verdict == NOT_A_NUMBER if self._spec.nonfinite == "hole" else np.zeros(len(t), dtype=bool)
+        )
         fresh = ~self._seen[ids]
         self._see_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
         begins = seen & fresh
@@ -75,7 +87,9 @@ class KeyEnds:
         self._newest[ids] = newest[:, 1]
         self._seen[known] = True
         # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
-        _, last_hole = _first_and_last(hole_rows & (t >= np.repeat(t[last] if len(t) else last, np.diff(offsets))), offsets)
+        _, last_hole = _first_and_last(
+            hole_rows & (t >= np.repeat(t[last] if len(t) else last, np.diff(offsets))), offsets
+        )
         self._open[known] = (last_hole < last)[seen]
         self._see_rows(table, rows, first, last, hole_rows, offsets, ids)
 
@@ -97,7 +111,9 @@ class KeyEnds:
         use = np.where(last >= 0, last, np.where(self._row[ids] < 0, hole, -1))
         known = ids[use >= 0]
         schema = self._spec.schema
-        newest = table.select([*schema.key_names, *schema.unmodelled_names]).take(pa.array(rows[use[use >= 0]]))
+        newest = table.select([*schema.key_names, *schema.unmodelled_names]).take(
+            pa.array(rows[use[use >= 0]])
+        )
         if self._rows is None or not newest.num_columns:
             self._row[known] = np.arange(len(known)) if newest.num_columns else 0
             self._rows = newest
@@ -108,12 +124,15 @@ class KeyEnds:
         self._row[held] = np.arange(len(held))
         self._row[known] = len(held) + np.arange(len(known))
 
-    def count_runs(self, found: Intervals, t: Any, ids: Any, kept: Any, resumed: Any) -> None:
-        """Note where each key's second run begins. ``kept``, ``resumed``: by key id, before this pass."""
+    def count_runs(self, found: Intervals, t: Any, ids: Any, kept: Any, resumed: Any) -> Any:
+        """Note where each key's second run begins; tell which of the points found are runs of their own.
+
+        ``kept``, ``resumed``: by key id, before this pass.
+        """
         self._grow(int(ids.max(initial=-1)) + 1)
         index, flag = found.index, found.flag
         if not len(flag):
-            return
+            return np.zeros(0, dtype=bool)
         key = index[:, 2]
         begins_key = np.append(True, key[1:] != key[:-1])
         # A tuple alone is a run unless an interval of its own run has just brought us there.
@@ -121,32 +140,29 @@ class KeyEnds:
         before = np.append(0, index[:-1, 1])
         arrives &= (t[before] == t[index[:, 0]]) & (found.verdict[before] != NOT_A_NUMBER)
         arrives |= begins_key & resumed[ids[key]]
-        starts = (flag == RUN) | (flag == OPEN_RUN) | ((flag == POINT) & ~arrives)
+        alone = (flag == POINT) & ~arrives
+        starts = (flag == RUN) | (flag == OPEN_RUN) | alone
         starts &= ~(begins_key & kept[ids[key]] & ~resumed[ids[key]])  # counted when it was opened
         total = np.cumsum(starts)
-        nth = total - (total - starts)[np.flatnonzero(begins_key)][np.cumsum(begins_key) - 1] + self._runs[ids[key]]
+        nth = (
+            total
+            - (total - starts)[np.flatnonzero(begins_key)][np.cumsum(begins_key) - 1]
+            + self._runs[ids[key]]
+        )
         second = starts & (nth == 2)
         self._second_time[ids[key[second]]] = t[index[second, 0]]
         np.add.at(self._runs, ids[key[starts]], 1)
+        return alone[flag == POINT]
 
-    def settle(self, fitted: Fitted, t: Any, ids: Any) -> None:
+    def settle(self, fitted: Fitted, ids: Any) -> None:
         """After the last pass: how the integrals stand at each key's end."""
         closed = np.flatnonzero((fitted.kind == SEGMENT) | (fitted.kind == POINT_SEGMENT))
         self._delta[ids] = 0.0
         if not len(closed):
             return
         key = fitted.key[closed]
-        final = np.flatnonzero(np.append(key[1:] != key[:-1], True))
-        for i in final:  # an isolated last tuple began a run of its own
-            row = closed[i]
-            alone = fitted.kind[row] == POINT_SEGMENT and not (
-                i > 0
-                and key[i - 1] == key[i]
-                and t[fitted.tuple[closed[i - 1]]] + round(fitted.hi[closed[i - 1]] * 1e6)
-                == t[fitted.tuple[row]]
-            )
-            if not alone:
-                self._delta[ids[key[i]]] = fitted.delta[row]
+        final = np.append(key[1:] != key[:-1], True)
+        self._delta[ids[key[final]]] = fitted.delta[closed[final]]
 
     def parts(self) -> Iterator[tuple[SegmentBatch, int]]:
         """What is to be told of the keys, as points with the code of their part; parts without rows are left out."""

@@ -11,8 +11,8 @@ Integrals go on from unit to unit: the drift of a unit's segments counts from th
 difference that was there before is added. A fit ends with that difference as small as it can, and the joint takes
 up what is left, so it does not pile up.
 
-A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or a
-key's FIRST or LAST tuple (:mod:`pulse.operators.fit_ends`).
+A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or one of
+those that tell of a key's ends (:mod:`pulse.operators.fit_ends`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pulse.core import SegmentBatch, Truth
 from pulse.core.keys import key_ranks
 from pulse.kernels.fit import SEGMENT
 from pulse.kernels.knots import NO_TIME, intervals
-from pulse.kernels.timeline import GRAIN
+from pulse.kernels.reach import ROUNDING
 from pulse.operators.fit import fit_rows, models_of
+from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS
 from pulse.operators.fit_spec import FitSpec
 
-SEGMENTS, FIRST, LAST = 0, 1, 2
 UNIT, PART = "_unit", "_part"
 _NONE = -1
 
@@ -44,10 +44,16 @@ def part_table(batch: SegmentBatch, unit: int, part: int) -> pa.Table:
 
 
 class Stitched(NamedTuple):
-    """``segments`` at rest, sorted by key and time; ``ends``: each key's newest tuple, as LAST parts have them."""
+    """``segments`` at rest, sorted by key and time.
+
+    ``closing`` says which of them are points that end a key: they go when the key goes on. ``ends`` is each key's newest
+    tuple as a part; ``missed`` counts the joints that could not keep an asked bound.
+    """
 
     segments: SegmentBatch
-    ends: SegmentBatch
+    closing: Any
+    ends: pa.Table
+    missed: int
 
 
 class LateUnits(NamedTuple):
@@ -73,7 +79,9 @@ def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
         return late
     visits.join()
     segments = SegmentBatch.concat([visits.segments(), *visits.joints], at_rest=False).sort()
-    return Stitched(segments, visits.ends())
+    segments = segments.filter(~_overruled(segments))
+    final = np.append(np.diff(segments.key_ranks) != 0, True)[: len(segments)]
+    return Stitched(segments, final & segments.is_point, visits.ends(), visits.missed)
 
 
 class _Visits:
@@ -88,39 +96,47 @@ class _Visits:
         self.count = int(fresh.sum())
         self.key = ranks[fresh]
         self.rows = np.flatnonzero(part == SEGMENTS)
-        self.first, self.last = np.full(self.count, _NONE), np.full(self.count, _NONE)
-        self.first[self.visit[part == FIRST]] = np.flatnonzero(part == FIRST)
-        self.last[self.visit[part == LAST]] = np.flatnonzero(part == LAST)
-        self.in_first_run = self._first_runs()
-        self.unbroken = np.ones(self.count, dtype=bool)
-        np.logical_and.at(self.unbroken, self.visit[self.rows], self.in_first_run)
+        self.first, self.hole, second = (self._row_of(part == code) for code in (FIRST, HOLE, SECOND))
+        self.last = self._row_of((part == LAST) | (part == LAST_APART))
+        self.is_open = (self.last != _NONE) & (part[self.last] == LAST) if len(part) else self.last != _NONE
+        self.unbroken = second == _NONE
+        over = np.where(self.unbroken, np.iinfo(np.int64).max, batch.ref[second] if len(batch) else 0)
+        begin = batch.ref[self.rows] + np.floor(batch.lo[self.rows] * 1e6).astype(np.int64)
+        over = over[self.visit[self.rows]]
+        self.in_first_run = (begin < over) | ((begin == over) & batch.is_point[self.rows])
         self.unit = unit[fresh]
+        self.lines = any(truth is Truth.LINEAR for _, truth in spec.schema.modelled)
         self._find_joints()
 
-    def _first_runs(self) -> Any:
-        """Which segments belong to the hole-free run that their visit begins with."""
-        batch, rows = self.batch, self.rows
-        if not len(rows):
-            return np.zeros(0, dtype=bool)
-        a, b = rows[:-1], rows[1:]
-        gap = (batch.ref[b] - batch.ref[a]) / 1e6 + (batch.lo[b] - batch.hi[a])
-        hole = np.append(False, gap > GRAIN + 8 * np.finfo(float).eps * np.abs(batch.hi[a]))
-        begins = np.append(True, self.visit[a] != self.visit[b])
-        holes = np.cumsum(hole & ~begins)
-        at_begin = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
-        return holes == holes[at_begin]
+    def _row_of(self, mask: Any) -> Any:
+        rows = np.full(self.count, _NONE)
+        rows[self.visit[mask]] = np.flatnonzero(mask)
+        return rows
 
     def _find_joints(self) -> None:
-        """Which visits go on into the next one of their key, and how long after."""
-        self.goes_on = np.zeros(self.count, dtype=bool)
+        """Which visits go on into the next one of their key, and how long after.
+
+        Where a hole opens the next visit, steps hold until then, and nothing goes on.
+        """
+        self.goes_on, self.holds = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
         self.gap = np.zeros(self.count, dtype=np.int64)
-        here = np.flatnonzero(
-            (self.key[:-1] == self.key[1:]) & (self.last[:-1] != _NONE) & (self.first[1:] != _NONE)
-        )
-        gap = self.batch.ref[self.first[here + 1]] - self.batch.ref[self.last[here]]
-        joined = gap >= 0 if self.spec.max_gap is None else (gap >= 0) & (gap <= self.spec.max_gap)
-        self.goes_on[here[joined]] = True
+        here = np.flatnonzero((self.key[:-1] == self.key[1:]) & self.is_open[:-1])
+        begin, hole = self._refs(self.first[here + 1]), self._refs(self.hole[here + 1])
+        gap = np.minimum(begin, hole) - self.batch.ref[self.last[here]]
+        within = gap >= 0 if self.spec.max_gap is None else (gap >= 0) & (gap <= self.spec.max_gap)
+        known = self.hole[here + 1] == _NONE
+        self.goes_on[here] = within & known
+        self.holds[here] = within & ~known & (gap > 0) & (not self.lines)
         self.gap[here] = gap
+
+    def _refs(self, rows: Any) -> Any:
+        """Instants of rows; the end of time where there is none."""
+        never = np.iinfo(np.int64).max
+        return (
+            np.where(rows == _NONE, never, self.batch.ref[rows])
+            if len(self.batch)
+            else np.full(len(rows), never)
+        )
 
     def join(self) -> None:
         """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
@@ -128,36 +144,62 @@ class _Visits:
         self.begin = np.zeros(
             (self.count, len(names))
         )  # difference of the integrals that a visit begins with
+        self.weight = np.zeros_like(self.begin)  # and the weight it carries, for rounding
         self.joints: list[SegmentBatch] = []
+        self.missed = 0
         self.own = own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
+        own_weight = self._weights()
         nth = np.arange(self.count) - np.maximum.accumulate(
             np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
         )
         for wave in range(int(nth.max(initial=0)) + 1):
-            here = np.flatnonzero(self.goes_on & (nth == wave))
-            delta = own[self.last[here]] + np.where(self.unbroken[here, None], self.begin[here], 0.0)
+            here = np.flatnonzero((self.goes_on | self.holds) & (nth == wave))
+            same_run = self.unbroken[here, None]
+            delta = own[self.last[here]] + np.where(same_run, self.begin[here], 0.0)
+            weight = own_weight[here] + np.where(same_run, self.weight[here], 0.0)
             apart = self.gap[here] > 0
             if apart.any():
-                joint, delta[apart] = self._fit_joints(here[apart], delta[apart])
+                joint, delta[apart], weight[apart] = self._fit_joints(
+                    here[apart], delta[apart], weight[apart]
+                )
                 self.joints.append(joint)
-            self.begin[here + 1] = delta
+            on = self.goes_on[here]
+            self.begin[here[on] + 1], self.weight[here[on] + 1] = delta[on], weight[on]
 
-    def _fit_joints(self, visits: Any, delta: Any) -> tuple[SegmentBatch, Any]:
-        """Segments of the truth between two tuples per visit, and the differences of the integrals after them."""
+    def _weights(self) -> Any:
+        """Per visit and attribute the integral of the magnitudes, as rounding counts it; nothing where all is exact."""
+        batch, rows = self.batch, self.rows
+        weight = np.zeros_like(self.begin)
+        for a, name in enumerate(self.spec.schema.modelled_names):
+            weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows])
+            np.add.at(weight[:, a], self.visit[rows], weight_of_row)
+            exact = np.ones(self.count, dtype=bool)
+            inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
+            np.logical_and.at(exact, self.visit[rows], ~inexact)
+            weight[exact, a] = 0.0
+            weight[self.is_open, a] += batch.err(name)[
+                self.last[self.is_open]
+            ]  # what a stored model hands on
+        return weight
+
+    def _fit_joints(self, visits: Any, delta: Any, weight: Any) -> tuple[SegmentBatch, Any, Any]:
+        """Segments of the truth between two tuples per visit; the differences of the integrals and the weights after them."""
         batch, spec, n = self.batch, self.spec, len(visits)
-        ends = np.column_stack([self.last[visits], self.first[visits + 1]]).ravel()
+        after = np.where(self.holds[visits], self.hole[visits + 1], self.first[visits + 1])
+        ends = np.column_stack([self.last[visits], after]).ravel()
         t = batch.ref[ends]
+        t[1::2] = t[::2] + self.gap[visits]
         v = np.ascontiguousarray([batch.coefficients(name)[ends, 0] for name in spec.schema.modelled_names])
         offsets = np.arange(0, 2 * n + 1, 2)
         nothing, watermark = np.zeros(0, dtype=np.int64), np.full(n, NO_TIME, dtype=np.int64)
         # The tuple at the end counts as another even when it repeats the value, so that the truth between them is an interval.
         found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
         resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))
-        resume[:, 1::2] = delta
-        resume[:, 2::2] = np.abs(v[:, ::2].T)  # some weight, so that rounding is allowed for
+        resume[:, 1::2], resume[:, 2::2] = delta, weight
         fitted = fit_rows(t, v, found, spec, resume, [("between work units",)] * n)
         chosen = np.flatnonzero(fitted.kind == SEGMENT)
-        after = fitted.delta[chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]]
+        self.missed += int(np.count_nonzero(fitted.missed[chosen]))
+        final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
         old = batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()
         names = spec.schema.modelled_names
         joint = SegmentBatch.from_arrays(
@@ -176,41 +218,58 @@ class _Visits:
             unmodelled={name: old.column(name) for name in spec.schema.unmodelled_names},
             at_rest=False,
         )
-        return joint, after
+        weight = weight.copy()
+        for a, name in enumerate(names):
+            inexact = (fitted.err[chosen, a] > 0) | (fitted.drift[chosen, a] > 0)
+            size = np.where(inexact, _magnitudes(joint, name) * (joint.hi - joint.lo), 0.0)
+            np.add.at(weight[:, a], fitted.key[chosen], size)
+        return joint, fitted.delta[final], weight
 
     def late(self) -> LateUnits | None:
         """Visits that begin before the newest tuple of the visits before them."""
-        seen = np.where(
-            self.last == _NONE, NO_TIME, self.batch.ref[self.last] if len(self.batch) else NO_TIME
-        )
+        never = np.iinfo(np.int64).max
+        begins, hole = self._refs(self.first), self._refs(self.hole)
+        seen = np.where(self.last == _NONE, NO_TIME, self._refs(self.last))
+        if not self.lines:  # steps hold until the hole
+            seen = np.where((self.last == _NONE) & (hole != never), hole, seen)
         newest = _running_max_before(seen, self.key)
-        begins = np.where(
-            self.first == _NONE, np.iinfo(np.int64).max, self.batch.ref[self.first] if len(self.batch) else 0
-        )
-        late = np.flatnonzero(begins < newest)
+        late = np.flatnonzero(np.minimum(begins, hole) < newest)
         if not len(late):
             return None
-        keys = pa.Table.from_batches([self.batch.take(self.first[late]).to_arrow()]).select(
+        row = np.where(self.first[late] == _NONE, self.hole[late], self.first[late])
+        keys = pa.Table.from_batches([self.batch.take(row).to_arrow()]).select(
             list(self.spec.schema.key_names)
         )
         return LateUnits(keys, self.unit[late], newest[late])
 
-    def ends(self) -> SegmentBatch:
-        """Each key's newest tuple over all its visits, with the difference of the integrals that stands there."""
-        final = np.flatnonzero(np.append(np.diff(self.key) != 0, True)[: self.count] & (self.last != _NONE))
-        table = self.batch.take(self.last[final]).to_arrow()
-        own, begun = self.own[self.last[final]], np.where(self.unbroken[final, None], self.begin[final], 0.0)
+    def ends(self) -> pa.Table:
+        """Each key's newest tuple over all its visits, with the difference of the integrals that stands there, as a part."""
+        last = np.maximum.accumulate(np.where(self.last == _NONE, _NONE, np.arange(self.count)))
+        final = np.flatnonzero(np.append(np.diff(self.key) != 0, True)[: self.count])
+        # A last visit of nothing but holes ends what the visit before it knew.
+        known = last[final] != _NONE
+        known &= self.key[last[final]] == self.key[final] if self.count else False
+        final, visit = final[known], last[final[known]]
+        is_open = self.is_open[visit] & (final == visit)
+        table = pa.Table.from_batches([self.batch.take(self.last[visit]).to_arrow()])
+        own, begun = self.own[self.last[visit]], np.where(self.unbroken[visit, None], self.begin[visit], 0.0)
+        weight = self._weights()[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
         for a, name in enumerate(self.spec.schema.modelled_names):
-            at = table.schema.get_field_index(f"{name}_drift")
-            table = table.set_column(at, f"{name}_drift", pa.array(own[:, a] + begun[:, a]))
-        return SegmentBatch(table, self.batch.schema)
+            for column, values in ((f"{name}_drift", own + begun), (f"{name}_err", weight)):
+                told = pa.array(np.where(is_open, values[:, a], 0.0))
+                table = table.set_column(table.schema.get_field_index(column), column, told)
+        held = np.where(self.holds[visit], self.gap[visit], 0)
+        ref = pa.array(self.batch.ref[self.last[visit]] + held).cast(pa.timestamp("us"))
+        table = table.set_column(table.schema.get_field_index("ref"), "ref", ref)
+        return table.append_column(PART, pa.array(np.where(is_open, LAST, LAST_APART), pa.int8()))
 
     def segments(self) -> SegmentBatch:
         """The units' own segments: drifts that count from the key's start, without points that the next stretch replaces."""
         kept = ~self._replaced()
         rows = self.rows[kept]
         table = self.batch.take(rows).to_arrow()
-        begun = np.where(self.in_first_run[kept, None], np.abs(self.begin[self.visit[rows]]), 0.0)
+        inherited = np.abs(self.begin) + ROUNDING * self.weight
+        begun = np.where(self.in_first_run[kept, None], inherited[self.visit[rows]], 0.0)
         if begun.any():
             for a, name in enumerate(self.spec.schema.modelled_names):
                 at = table.schema.get_field_index(f"{name}_drift")
@@ -221,7 +280,8 @@ class _Visits:
         """Points that end a visit which goes on; and, of straight truths, a lone first tuple at which a joint arrives."""
         batch, rows = self.batch, self.rows
         visit, point = self.visit[rows], batch.is_point[rows]
-        replaced = point & self.goes_on[visit] & (batch.ref[rows] == batch.ref[self.last[visit]])
+        follows = self.goes_on | self.holds
+        replaced = point & follows[visit] & (batch.ref[rows] == batch.ref[self.last[visit]])
         if all(truth is Truth.LINEAR for _, truth in self.spec.schema.modelled):
             arrives = np.append(False, self.goes_on & (self.gap > 0))[:-1][visit]
             same = point & arrives & (batch.ref[rows] == batch.ref[self.first[visit]])
@@ -233,9 +293,28 @@ class _Visits:
 
 
 def _running_max_before(values: Any, key: Any) -> Any:
-    """Per row the largest value of the rows before it with the same key; NO_TIME where there is none."""
+    """Per row the largest value of the rows before it with the same key; NO_TIME where there is none. Keys do not fall."""
     out = np.full(len(values), NO_TIME, dtype=np.int64)
-    for i in range(1, len(values)):
-        if key[i] == key[i - 1]:
-            out[i] = max(out[i - 1], values[i - 1])
+    if len(values) < 2:
+        return out
+    distinct, rank = np.unique(values, return_inverse=True)
+    group = np.cumsum(np.append(True, np.diff(key) != 0))
+    newest = np.maximum.accumulate(group * len(distinct) + rank) - group * len(distinct)
+    same = key[1:] == key[:-1]
+    out[1:][same] = distinct[newest[:-1][same]]
     return out
+
+
+def _overruled(segments: SegmentBatch) -> Any:
+    """Points at whose very instant something else of their key begins: of equal timestamps the last one rules (semantics 2.5)."""
+    here, after = slice(None, -1), slice(1, None)
+    key, ref, lo = segments.key_ranks, segments.ref, segments.lo
+    same = (key[here] == key[after]) & (ref[here] == ref[after]) & (lo[here] == lo[after])
+    return np.append(same & segments.is_point[here], False)[: len(segments)]
+
+
+def _magnitudes(batch: SegmentBatch, name: str) -> Any:
+    """Per segment, no less than the sizes of truth and model that were added up in it."""
+    c = np.abs(batch.coefficients(name))
+    x = np.maximum(np.abs(batch.lo), np.abs(batch.hi))
+    return 2.0 * (c * x[:, None] ** np.arange(c.shape[1])).sum(axis=1) + batch.err(name)

@@ -117,17 +117,19 @@ def _as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def changes(table: pa.Table, schema: StreamSchema) -> IntArray:
-    """A code per row, in the table's order, that differs between neighbours whose unmodelled attributes differ; empty without any."""
-    if not schema.unmodelled:
-        return np.zeros(0, dtype=np.int64)
-    code = np.zeros(table.num_rows, dtype=np.int64)
+    """A code per row that is the same for rows whose unmodelled attributes are; empty without any.
+
+    By value, not by difference from the row before: that one may play no part.
+    """
+    if not schema.unmodelled or not table.num_rows:
+        return np.zeros(table.num_rows if schema.unmodelled else 0, dtype=np.int64)
+    code: IntArray = np.zeros(table.num_rows, dtype=np.int64)
     for name in schema.unmodelled_names:
         column = table.column(name)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        indices = [chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy() for chunk in column.unify_dictionaries().chunks]
-        if indices:
-            flat = np.concatenate(indices)
-            code[1:] += flat[1:] != flat[:-1]
-    result: IntArray = np.cumsum(code)
-    return result
+        chunks = column.unify_dictionaries().chunks
+        own = np.concatenate([chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy() for chunk in chunks])
+        # Dense again after every column, so that products of counts never overflow.
+        code = own if not code.any() else np.unique(code * (own.max() + 2) + own, return_inverse=True)[1]
+    return code

@@ -60,21 +60,23 @@ class Session:
             raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {engine!r}")
         self.engine = engine
         self._master, self._conf, self._spark = master, conf, spark
+        self._started = False  # whether it is ours to stop
 
     @property
     def spark(self) -> SparkSession:
         """The Spark session; started when first asked for."""
         if self._spark is None:
-            from pulse.runtime.spark import session
+            from pulse.runtime.spark import is_running, session
 
+            self._started = not is_running()
             self._spark = session(self._master, **self._conf)
         return self._spark
 
     def stop(self) -> None:
-        """Stop Spark, if it was started."""
-        if self._spark is not None:
+        """Stop Spark, if this session started it."""
+        if self._spark is not None and self._started:
             self._spark.stop()
-            self._spark = None
+            self._spark, self._started = None, False
 
     def __enter__(self) -> Session:
         return self
@@ -112,6 +114,8 @@ class Session:
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
         or a mapping. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
         """
+        if overwrite and append:
+            raise SessionError("fit: overwrite and append exclude each other; say one of them")
         keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         kept = (keep,) if isinstance(keep, str) else tuple(keep)
         order = _Order(self, data, model, keys, time, kept, format)
@@ -174,7 +178,7 @@ class _Order:
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             self.table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         elif type(data).__module__.partition(".")[0] == "pandas":
-            self.table = pa.Table.from_pandas(data, preserve_index=False)
+            self.table = _from_pandas(data)
         elif type(data).__module__.startswith("pyspark."):
             from pulse.runtime.frames import arrow_schema_of
 
@@ -246,6 +250,15 @@ class _Order:
         if self.format is not None:
             return self.units[0].path
         return "the table" if self.table is not None else "the DataFrame"
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    if not hasattr(frame, "columns"):
+        raise SessionError(f"fit: expected a pandas frame, got a {type(frame).__name__}")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
+        raise SessionError(f"fit: the frame has no Arrow form: {e}; give its columns one type each") from None
 
 
 def _is_paths(data: Any) -> bool:

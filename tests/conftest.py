@@ -42,3 +42,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Path:
+    """The folder of recorded data: PULSE_DATA, or ../shared/data beside the checkout."""
+    folder = Path(os.environ.get("PULSE_DATA") or ROOT.parent / "shared" / "data")
+    if not any(folder.glob("*.parquet")):
+        pytest.skip(f"no recorded data in {folder}; set PULSE_DATA to its folder")
+    return folder

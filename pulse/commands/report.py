@@ -52,6 +52,13 @@ def lines(manifest: Manifest) -> list[str]:
         if counts.get(what):
             first = f"; first: {counts['first_not_finite']}" if what == "not_finite" else ""
             rows.append(("note", f"{counts[what]:,} tuples {why}{first}"))
+    if counts.get("missed"):
+        rows.append(
+            (
+                "note",
+                f"{counts['missed']:,} segments could not keep the asked bound; what was achieved says by how much",
+            )
+        )
     rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
     rows += [("note", f"{n:,} rows {why}") for why, n in counts.get("remarked", {}).items()]
     if counts.get("truncated"):

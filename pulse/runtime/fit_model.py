@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pulse.core import SegmentBatch
+from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.stitch import UNIT
-from pulse.runtime.fit_work import PROGRESS, FitJob, merge_statistics
+from pulse.operators.stitch import PART, UNIT
+from pulse.runtime.fit_work import PROGRESS, FitJob, Written, merge_statistics, write_segments
 from pulse.store.errors import StoreError
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
-from pulse.store.model import ASIDE, ENDS, Model
+from pulse.store.model import ASIDE, CLOSING, ENDS, Model
 from pulse.store.publish import staged
 
 Progress = Callable[[int, int], None]  # units done, rows read
@@ -29,43 +31,41 @@ Job = TypeVar("Job", bound=FitJob)
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What the workers wrote, added up."""
+    """What the workers wrote, added up; ``missed``: joints that could not keep an asked bound."""
 
     files: tuple[PartFile, ...]
     statistics: dict[str, Any]
+    missed: int = 0
 
 
 def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> FitOutcome:
     """Run the workers; once more where some units held tuples that an earlier unit had made late."""
-    files, statistics, late = _collect(attempt(job), job)
+    written, late = _collect(attempt(job), job)
     if late:
         _clear(Path(job.staging))
-        files, statistics, late = _collect(attempt(replace(job, watermarks=late)), job)
+        written, late = _collect(attempt(replace(job, watermarks=late)), job)
         if late:
             raise StoreError(
                 "fit: units still overlap after their late tuples were set aside; this is a bug, please report it"
             )
-    return FitOutcome(tuple(sorted(files, key=lambda file: file.name)), merge_statistics(statistics))
+    files = sorted((PartFile(**file) for one in written for file in one.files), key=lambda file: file.name)
+    statistics = merge_statistics(one.statistics for one in written)
+    return FitOutcome(tuple(files), statistics, sum(one.missed for one in written))
 
 
 Late = dict[int, dict[tuple[object, ...], int]]  # by unit and key: the watermark
 
 
-def _collect(
-    batches: Iterable[pa.RecordBatch], job: FitJob
-) -> tuple[list[PartFile], list[dict[str, Any]], Late]:
-    files, statistics = [], []
+def _collect(batches: Iterable[pa.RecordBatch], job: FitJob) -> tuple[list[Written], Late]:
+    written: list[Written] = []
     late: Late = {}
     for row in (row for batch in batches for row in batch.to_pylist()):
         if row["_written"] is None:
             key = tuple(row[name] for name in job.spec.schema.key_names)
             late.setdefault(row[UNIT], {})[key] = row["_watermark"]
         else:
-            written = json.loads(row["_written"])
-            statistics.append(written["statistics"])
-            if written["file"] is not None:
-                files.append(PartFile(**written["file"]))
-    return files, statistics, late
+            written.append(Written(**json.loads(row["_written"])))
+    return written, late
 
 
 def _clear(staging: Path) -> None:
@@ -89,13 +89,12 @@ def make_model(
     old = Model(out) if append and (Path(out) / FILE).is_file() else None
     if old is not None:
         _check_same(old.manifest, spec)
-    with staged(out, replace=overwrite or old is not None) as staging:
-        generation = (
-            0 if old is None else 1 + max((int(f.name.split("-")[1]) for f in old.manifest.files), default=0)
-        )
+    with staged(out, replace=overwrite or append) as staging:
+        generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
             outcome = run(staging, generation, None if old is None else ends_of(old))
         counts = read_counts(staging)
+        counts["missed"] += outcome.missed
         for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
             file.unlink()
         if (staging / PROGRESS).is_dir():
@@ -106,11 +105,12 @@ def make_model(
             schema=spec.schema,
             fit=spec.to_json(),
             sources=sources,
-            files=outcome.files,
+            files=outcome.files or (_no_segments(staging, spec, generation),),
             counts=counts,
             statistics=outcome.statistics,
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             statements=tuple(statements),
+            fits=generation + 1,
         )
         if old is not None:
             manifest = _carry_over(old, manifest, staging)
@@ -120,7 +120,14 @@ def make_model(
 
 def read_counts(staging: Path) -> dict[str, Any]:
     """What the units noted, added up."""
-    total: dict[str, Any] = {"tuples": 0, "late": 0, "not_finite": 0, "superseded": 0, "truncated": 0}
+    total: dict[str, Any] = {
+        "tuples": 0,
+        "late": 0,
+        "not_finite": 0,
+        "superseded": 0,
+        "missed": 0,
+        "truncated": 0,
+    }
     first, removed, remarked, rows = None, dict[str, int](), dict[str, int](), 0
     for file in sorted((staging / PROGRESS).glob("unit-*.json")):
         note = json.loads(file.read_text(encoding="utf-8"))
@@ -140,14 +147,23 @@ def read_counts(staging: Path) -> dict[str, Any]:
     }
 
 
-def ends_of(model: Model) -> pa.Table:
-    """Each key's newest tuple in a stored model."""
-    files = sorted(model.path.glob(f"{ENDS}-*.parquet"))
-    return (
-        pa.concat_tables([pq.read_table(file) for file in files])
-        if files
-        else model.schema.arrow_schema().empty_table()
-    )
+def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:
+    """A file without rows, so that an empty model reads as an empty table."""
+    name = f"part-{generation:03d}-00000.parquet"
+    return PartFile(**write_segments(staging / name, SegmentBatch.empty(spec.schema)))
+
+
+def ends_of(model: Model) -> pa.Table | None:
+    """Each key's newest tuple in a stored model, and the points that end its keys: the parts that new data goes on from."""
+    parts = [pq.read_table(file) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
+    for file in model.manifest.files:
+        if file.name.startswith(CLOSING):
+            points = pq.read_table(model.path / file.name)
+            parts.append(points.append_column(PART, pa.repeat(pa.scalar(SEGMENTS, pa.int8()), len(points))))
+    if not parts:
+        return None
+    table = pa.concat_tables(parts)
+    return table.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), table.num_rows))
 
 
 def _check_same(manifest: Manifest, spec: FitSpec) -> None:
@@ -165,7 +181,8 @@ def _check_same(manifest: Manifest, spec: FitSpec) -> None:
 
 def _carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
     """The old files beside the new: linked, not copied, where the file system can."""
-    for file in old.manifest.files:
+    kept = [file for file in old.manifest.files if not file.name.startswith(CLOSING)]
+    for file in kept:
         _link(old.path / file.name, staging / file.name)
     for path in sorted((old.path / ASIDE).glob("*")) if (old.path / ASIDE).is_dir() else []:
         (staging / ASIDE).mkdir(exist_ok=True)
@@ -174,10 +191,11 @@ def _carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
     statistics = merge_statistics([old.manifest.statistics, new.statistics])
     return replace(
         new,
-        files=(*old.manifest.files, *new.files),
+        files=(*kept, *new.files),
         sources=(*old.manifest.sources, *new.sources),
         counts=counts,
         statistics=statistics,
+        statements=tuple(dict.fromkeys((*old.manifest.statements, *new.statements))),
     )
 
 

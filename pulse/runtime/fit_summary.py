@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -25,9 +26,7 @@ def summary(job: FitJob, result: Written | LateUnits) -> pa.RecordBatch:
             }
         )
         return table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
-    row = {field.name: None for field in schema} | {
-        "_written": json.dumps({"file": result.file, "statistics": result.statistics})
-    }
+    row = {field.name: None for field in schema} | {"_written": json.dumps(asdict(result))}
     return pa.RecordBatch.from_pylist([row], schema=schema)
 
 

@@ -21,11 +21,12 @@ from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.operators.fit import Fitter
+from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.stitch import FIRST, LAST, SEGMENTS, LateUnits, part_table, stitch
+from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
-from pulse.store.model import ASIDE, ENDS, ROW_GROUP
+from pulse.store.model import ASIDE, CLOSING, ENDS, ROW_GROUP
 
 PROGRESS = "_progress"
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
@@ -73,9 +74,10 @@ def fit_unit(
         aside.write(fitter.take_aside())
     finally:
         aside.close()
-    for batch, part in ((segments, SEGMENTS), (fitter.ends.first(), FIRST), (fitter.ends.last(), LAST)):
-        if len(batch):
-            yield _part(batch, ordinal, part)
+    if len(segments):
+        yield _part(segments, ordinal, SEGMENTS)
+    for points, part in fitter.ends.parts():
+        yield _part(points, ordinal, part)
     note = {**asdict(fitter.counts), "read": asdict(counts)}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
 
@@ -88,8 +90,9 @@ def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
 class Written:
     """What became of one partition of keys."""
 
-    file: dict[str, Any] | None = None
+    files: list[dict[str, Any]] = field(default_factory=list)
     statistics: dict[str, Any] = field(default_factory=dict)
+    missed: int = 0
 
 
 def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
@@ -97,29 +100,34 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
     stitched = stitch(parts, job.spec)
     if isinstance(stitched, LateUnits):
         return stitched
-    segments, ends = stitched
-    staging = Path(job.staging)
-    name = f"part-{job.generation:03d}-{number:05d}.parquet"
-    if len(ends):
-        write_table(
-            staging / f"{ENDS}-{job.generation:03d}-{number:05d}.parquet",
-            pa.Table.from_batches([ends.to_arrow()]),
+    segments, closing = stitched.segments, stitched.closing
+    staging, label = Path(job.staging), f"{job.generation:03d}-{number:05d}"
+    if stitched.ends.num_rows:
+        write_table(staging / f"{ENDS}-{label}.parquet", stitched.ends)
+    files = [
+        write_segments(staging / name, some)
+        for name, some in (
+            (f"part-{label}.parquet", segments.filter(~closing)),
+            (f"{CLOSING}-{label}.parquet", segments.filter(closing)),
         )
-    if not len(segments):
-        return Written()
-    write_table(staging / name, pa.Table.from_batches([segments.to_arrow()]))
+        if len(some)
+    ]
+    return Written(files, _statistics(segments) if len(segments) else {}, stitched.missed)
+
+
+def write_segments(path: Path, segments: SegmentBatch) -> dict[str, Any]:
+    """Write a file of segments; what the manifest says of it."""
+    write_table(path, pa.Table.from_batches([segments.to_arrow()]))
     starts, stops = segments.ref + segments.lo * 1e6, segments.ref + segments.hi * 1e6
-    points = segments.is_point
-    file = {
-        "name": name,
+    return {
+        "name": path.name,
         "segments": len(segments),
-        "points": int(points.sum()),
+        "points": int(segments.is_point.sum()),
         "keys": len(np.unique(segments.key_ranks)),
-        "bytes": (staging / name).stat().st_size,
-        "start": int(np.floor(starts.min())),
-        "end": int(np.ceil(stops.max())),
+        "bytes": path.stat().st_size,
+        "start": int(np.floor(starts.min())) if len(segments) else None,
+        "end": int(np.ceil(stops.max())) if len(segments) else None,
     }
-    return Written(file, _statistics(segments))
 
 
 def _statistics(segments: SegmentBatch) -> dict[str, Any]:

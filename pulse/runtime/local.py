@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
-from pulse.operators.stitch import LAST, PART, UNIT
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.fit_model import FitOutcome, run_fit
 from pulse.runtime.fit_summary import summary
@@ -36,9 +35,9 @@ def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOut
 
 
 def _stitch(job: FitJob, parts: list[pa.Table], old_ends: pa.Table | None) -> list[pa.RecordBatch]:
-    if old_ends is not None and old_ends.num_rows:
-        old = old_ends.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), old_ends.num_rows))
-        parts = [old.append_column(PART, pa.repeat(pa.scalar(LAST, pa.int8()), old.num_rows)), *parts]
+    if old_ends is not None:
+        parts = [old_ends, *parts]
     if not parts:
         return []
-    return [summary(job, write_part(job, 0, pa.concat_tables(parts)))]
+    columns = parts[0].column_names
+    return [summary(job, write_part(job, 0, pa.concat_tables([part.select(columns) for part in parts])))]

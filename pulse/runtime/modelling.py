@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 
 from pulse.core import StreamSchema
 from pulse.datasets.counts import Counts
-from pulse.operators.stitch import LAST, PART, UNIT
+from pulse.operators.stitch import PART, UNIT
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.failures import translated
 from pulse.runtime.fit_model import FitOutcome, Job, run_fit
@@ -82,8 +82,9 @@ def _run(
 
     def attempt(job: Job) -> list[pa.RecordBatch]:
         frame = parts(job)
-        if old_ends is not None and old_ends.num_rows:
-            frame = frame.unionByName(_old_parts(spark, old_ends, schema))
+        if old_ends is not None:
+            old = spark.createDataFrame(_for_spark(old_ends, schema), schema=_parts_schema(schema))
+            frame = frame.unionByName(old)
         by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
         with translated():
             # One row per partition, plus one per late visit: the only thing that comes to the driver.
@@ -139,8 +140,6 @@ def _parts_schema(schema: StreamSchema) -> T.StructType:
     )
 
 
-def _old_parts(spark: SparkSession, ends: pa.Table, schema: StreamSchema) -> DataFrame:
-    """The newest tuples of a model that is appended to, as a unit before all others."""
-    table = ends.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), ends.num_rows))
-    table = table.append_column(PART, pa.repeat(pa.scalar(LAST, pa.int8()), ends.num_rows))
-    return spark.createDataFrame(table, schema=_parts_schema(schema))
+def _for_spark(parts: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Parts of a stored model with the columns and types that the workers' parts have."""
+    return parts.select([field.name for field in _parts_schema(schema)])

@@ -47,7 +47,7 @@ def session(
     """
     if warm:
         warm_kernels()
-    if SparkContext._active_spark_context is not None:
+    if is_running():
         return _reconfigured(SparkSession.builder.getOrCreate(), conf)
     # Said of every use of Arrow or pandas. The pandas range in setup.cfg is one our own tests ran with.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -72,6 +72,11 @@ def session(
             f"Spark's JVM did not start with Java {java.version} from {java.source} ({java.home}): "
             f"{java.banner}. Its own message is above; `pulse doctor` shows which Java is used and why."
         ) from e
+
+
+def is_running() -> bool:
+    """Whether Spark was started in this process and still runs."""
+    return SparkContext._active_spark_context is not None
 
 
 def settings(*, local: bool) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Manifest:
     created: str
     statements: tuple[str, ...] = ()  # what reading the source did beyond reading
     pulse_version: str = VERSION
+    fits: int = 1  # how many it is made of: the first, and those appended
 
     @property
     def segments(self) -> int:
@@ -72,6 +73,7 @@ class Manifest:
             "format_version": FORMAT_VERSION,
             "pulse_version": self.pulse_version,
             "created": self.created,
+            "fits": self.fits,
             "schema": json.loads(self.schema.to_json()),
             "fit": self.fit,
             "sources": [asdict(source) for source in self.sources],
@@ -109,6 +111,7 @@ class Manifest:
                 created=fields["created"],
                 statements=tuple(fields.get("statements", ())),
                 pulse_version=fields["pulse_version"],
+                fits=fields.get("fits", 1),
             )
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as e:
             raise StoreError(

@@ -2,10 +2,11 @@
 
 ::
 
-    DIR/_pulse.json            schema, truth, bounds, sources, counts, statistics
-    DIR/part-00000.parquet     key… ref lo hi unmodelled… (a a_err a_drift)…, sorted by key and time; a key is in one file per fit
-    DIR/_ends-00000.parquet    each key's newest tuple: where --append goes on
-    DIR/_aside/…               tuples that had no place in the model, with the reason
+    DIR/_pulse.json                schema, truth, bounds, sources, counts, statistics
+    DIR/part-FFF-NNNNN.parquet     key… ref lo hi unmodelled… (a a_err a_drift)…, by key and time; a key is in one file per fit
+    DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: they are written anew when a key goes on
+    DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append goes on
+    DIR/_aside/…                   tuples that had no place in the model, with the reason
 
 Names that begin with an underscore are left alone by ``pyarrow.dataset`` and by Spark, so both read the directory as one table.
 """
@@ -22,9 +23,10 @@ import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, StreamSchema, to_microseconds
 from pulse.core.errors import unknown_column
+from pulse.store.errors import StoreError
 from pulse.store.manifest import Manifest
 
-ENDS, ASIDE = "_ends", "_aside"
+ENDS, ASIDE, CLOSING = "_ends", "_aside", "closing"
 ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by key and time
 
 
@@ -49,12 +51,12 @@ class Model:
         return ds.dataset([str(self.path / file.name) for file in self.manifest.files], format="parquet")
 
     def read(self, *, key: Any = None, start: Any = None, end: Any = None) -> SegmentBatch:
-        """The segments, of one key or within ``[start, end)`` only; reads the row groups that may hold some.
+        """The segments by key and time, of one key or within ``[start, end)`` only; reads the row groups that may hold some.
 
         ``key`` is a mapping of key columns to values, or the value of the only key column.
         """
         table = self.dataset().to_table(filter=self._filter(key, start, end))
-        batch = SegmentBatch.from_arrow(table, self.schema, check=False)
+        batch = SegmentBatch.from_arrow(table, self.schema, check=False).sort()
         if start is not None or end is not None:
             batch = batch.restrict(start, end)
         return batch
@@ -99,8 +101,7 @@ class Model:
             for name, value in given.items():
                 if name not in names:
                     raise unknown_column(name, names, "key")
-                one = ds.field(name) == value
-                condition = one if condition is None else condition & one
+                condition = _and(condition, ds.field(name) == self._key_value(name, value))
         longest = self.manifest.statistics.get("longest_microseconds")
         if start is not None and longest is not None:
             since = pa.scalar(int(to_microseconds(start)[0]) - int(longest) - 1, pa.int64()).cast(
@@ -111,6 +112,13 @@ class Model:
             until = pa.scalar(int(to_microseconds(end)[0]), pa.int64()).cast(pa.timestamp("us"))
             condition = _and(condition, ds.field("ref") <= until)
         return condition
+
+    def _key_value(self, name: str, value: Any) -> pa.Scalar:
+        type_ = dict(self.schema.key)[name]
+        try:
+            return pa.scalar(value, type=type_)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+            raise StoreError(f"key '{name}': expected {type_}, got {value!r}") from None
 
     def __repr__(self) -> str:
         m = self.manifest

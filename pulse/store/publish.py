@@ -7,12 +7,14 @@ model or none, and a reader never sees half of one.
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pulse.core.errors import PulseError
 from pulse.store.errors import ModelExistsError, WriteError
 from pulse.store.manifest import FILE
 
@@ -23,19 +25,49 @@ def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
     target = Path(out).absolute()
     check_free(target, replace=replace)
     staging = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.tmp"
+    made = [folder for folder in staging.parents if not folder.exists()]  # the innermost first
     try:
         staging.mkdir(parents=True)
         yield staging
         _publish(staging, target)
     except OSError as e:
-        if isinstance(e, WriteError) or e.errno not in _NO_ROOM:
+        if isinstance(e, PulseError) or e.errno is None or e.errno not in _REFUSED:
             raise
-        raise WriteError(f"{target}: could not be written ({e.strerror}); nothing was left behind") from e
+        raise WriteError(
+            f"{target}: could not be written ({os.strerror(e.errno)}); nothing was left behind"
+        ) from e
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        if not target.exists():
+            _remove_empty(made)
 
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR}
+# What a file system says that has no room, or does not let us: the user's to mend, not a bug.
+_REFUSED = {
+    getattr(errno, name)
+    for name in [
+        "ENOSPC",
+        "EDQUOT",
+        "EACCES",
+        "EROFS",
+        "EPERM",
+        "ENOTDIR",
+        "EEXIST",
+        "EFBIG",
+        "EIO",
+        "ELOOP",
+        "ENAMETOOLONG",
+        "EMFILE",
+        "ENFILE",
+    ]
+    if hasattr(errno, name)
+}
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # somebody else put something in
+            folder.rmdir()
 
 
 def check_free(target: Path, *, replace: bool) -> None:
