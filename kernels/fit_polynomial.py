@@ -28,7 +28,7 @@ from pulse.kernels.fit import (
     Fitted,
     IntArray,
 )
-from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RESUME, RUN, SAMPLES, Intervals
+from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RUN, SAMPLES, Intervals
 from pulse.kernels.polynomial import horner, integral_row, magnitude, shift_row
 from pulse.kernels.reach import EPS, tolerance
 from pulse.kernels.status import OK
@@ -401,14 +401,17 @@ def _emit_open(w, row, out_index, out_value):
 
 
 @device
-def _enter(index, flag, resume, w, j):
-    """Load the drift and weight that element ``j`` begins with."""
+def _enter(t, index, flag, resume, w, j):
+    """Load the drift and weight that element ``j`` begins with: what was carried over, nothing, or what they are."""
     k = index[j, 2]
-    resumes = flag[j] == RESUME or (flag[j] == OPEN and (j == 0 or index[j - 1, 2] != k))
+    first = j == 0 or index[j - 1, 2] != k
+    anew = flag[j] == RUN or flag[j] == OPEN_RUN
+    if flag[j] == POINT and not first:  # does it close a run, or stand alone?
+        anew = flag[j - 1] == POINT or t[index[j - 1, 1]] != t[index[j, 0]]
     for a in range(w.shape[0]):
-        if flag[j] == RUN or flag[j] == OPEN_RUN:
+        if anew:
             w[a, _DELTA], w[a, _WEIGHT] = 0.0, 0.0
-        elif resumes:
+        elif first:
             w[a, _DELTA], w[a, _WEIGHT] = resume[k, 1 + 2 * a], resume[k, 2 + 2 * a]
 
 
@@ -451,7 +454,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
     j, row = cursor[0], 0
     while j < flag.shape[0] and row < out_index.shape[0]:
         p = index[j, 0]
-        _enter(index, flag, resume, w, j)
+        _enter(t, index, flag, resume, w, j)
         out_index[row, 0], out_index[row, 1], out_index[row, 3] = p, 1, index[j, 2]
         if flag[j] == POINT:
             for a in range(v.shape[0]):

@@ -307,7 +307,7 @@ def truth_runs(tuples: list[tuple[int, list[float], int]], kinds: list[str], max
             if open_run:
                 holds = not lines and not silent and t > open_run[-1][0][0]
                 close(t if holds else None)
-                newest = t if holds else newest
+                newest = t
             continue
         if silent:
             close(None)
@@ -620,7 +620,7 @@ def fit_in_chunks(
         all_rows = fitted_rows(t, fitted)
         rows += [all_rows[i] for i in closed]
         watermark[0] = max(row[0] for row in rest)
-        carried, resumed = [], False
+        carried, resumed, resume[:] = [], False, 0.0
         if len(closed) < len(fitted.kind):
             assert closed == list(range(len(fitted.kind) - 1))  # one row is open, the last
             carried = rest[fitted.tuple[-1] :]

@@ -157,12 +157,12 @@ def value_shapes():
 
 
 @st.composite
-def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, max_keys=2):
+def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, max_keys=2, shapes=None):
     """Streams with any spacing from microseconds to years, equal timestamps and unmodelled changes."""
     mixture = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=max_attributes))
     keys = []
     for _ in range(draw(st.integers(1, max_keys))):
-        values = [draw(value_shapes()) for _ in mixture]
+        values = [draw(value_shapes() if shapes is None else shapes) for _ in mixture]
         n = min(len(x) for x in values)
         unit = draw(st.sampled_from([1, 1000, 1_000_000, 1_000_000, YEAR_US // 4]))
         gaps = draw(st.lists(st.sampled_from([0, 1, 1, 1, 2, 7]), min_size=n, max_size=n))

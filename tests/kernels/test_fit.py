@@ -13,7 +13,7 @@ from pulse.kernels import fit as fits
 from pulse.kernels import knots
 from pulse.kernels.status import BOUND_MISSED, NOT_CONVERGED, OK
 from tests import naive
-from tests.strategies import TupleStream, tuple_streams
+from tests.strategies import TupleStream, tuple_streams, value_shapes
 
 EPOCH = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -65,6 +65,10 @@ def bounds(value=True, drift=True):
     return st.one_of(choices).map(lambda pair: naive.Asked(*pair[0], *pair[1]))
 
 
+def gentle_shapes():
+    return value_shapes().filter(lambda values: max(map(abs, values)) < 50)
+
+
 PARTS = (0.001, 0.37, 0.5, 0.9)
 
 
@@ -110,18 +114,19 @@ def test_constants_on_steps(stream, data):
     assert_kept_or_said(stream, asked, t, fitted, status)
 
 
-@given(tuple_streams(), st.data())
+@given(tuple_streams(shapes=gentle_shapes()), st.data())
 def test_constants_on_slopes_keep_the_bound_or_say_so(stream, data):
-    asked = [data.draw(bounds(drift=False)) for _ in stream.kinds]
-    # Spikes of a thousand at a bound of 0.02 over years would take a hundred thousand constants.
-    assume(all(one.rel == 0.3 or one.floor == 3.0 or one.rel == one.floor == 0 for one in asked))
-    assume(all(abs(x) < 50 for key in stream.keys for row in key for x in row[1]))
+    pair = st.sampled_from(
+        [(0.0, 0.0), (0.0, 3.0), (0.3, 0.05)]
+    )  # tighter ones would take thousands of constants
+    asked = [naive.Asked(*data.draw(pair)) for _ in stream.kinds]
     t, fitted, status = run_fit(stream, asked, 0)
     if status == OK:
         assert problems(stream, asked, t, fitted, parts=PARTS) == []
     else:
         assert status == NOT_CONVERGED
         assert "linear" in stream.kinds
+        assert (0.0, 0.0) in [one[:2] for one in asked]
 
 
 # --- the fewest segments ---
