@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pulse.kernels._jit import IN2, IN_BYTE1, IN_INT1, IN_INT2, OUT2, OUT_INT1, OUT_INT2, kernel, step
 from pulse.kernels.hull import ORDERED
-from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RESUME, RUN, SAMPLES, Intervals
+from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RUN, SAMPLES, Intervals
 from pulse.kernels.reach import (
     C0,
     C1,
@@ -196,16 +196,22 @@ def _emit_open(w, row, out_index, out_value, offset):
 
 
 @step
-def _enter(index, flag, resume, w, j):
-    """Load the state that element ``j`` begins with; returns its offset."""
+def _enter(t, index, flag, resume, w, j):
+    """Load the state that element ``j`` begins with; returns its offset.
+
+    A key's first element goes on from what was open; a run, and a tuple that nothing led to, begins anew.
+    """
     k = index[j, 2]
-    resumes = flag[j] == RESUME or (flag[j] == OPEN and (j == 0 or index[j - 1, 2] != k))
+    first = j == 0 or index[j - 1, 2] != k
+    anew = flag[j] == RUN or flag[j] == OPEN_RUN
+    if flag[j] == POINT and not first:
+        anew = flag[j - 1] >= POINT or t[index[j - 1, 1]] != t[index[j, 0]]
     for a in range(w.shape[0]):
-        if flag[j] == RUN or flag[j] == OPEN_RUN:
+        if anew:
             w[a, DELTA], w[a, WEIGHT] = 0.0, 0.0
-        elif resumes:
+        elif first:
             w[a, DELTA], w[a, WEIGHT] = resume[k, 1 + 2 * a], resume[k, 2 + 2 * a]
-    return resume[k, 0] if resumes else 0.0
+    return resume[k, 0] if first and not anew else 0.0
 
 
 @step
@@ -268,7 +274,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
     while j < flag.shape[0] and row < out_index.shape[0]:
         p = index[j, 0]
         if not inside:
-            offset = _enter(index, flag, resume, w, j)
+            offset = _enter(t, index, flag, resume, w, j)
         inside = False
         for a in range(v.shape[0]):
             w[a, DEVIATION], w[a, MAGNITUDE], w[a, DRIFT] = 0.0, 0.0, abs(w[a, DELTA])

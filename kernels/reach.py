@@ -22,6 +22,7 @@ from pulse.kernels._jit import step
 from pulse.kernels.knots import CONTINUES, FRESH, LINEAR, SAMPLES
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.kernels.tube import (
+    ABOVE,
     BELOW,
     COUNT,
     FITS,
@@ -56,14 +57,9 @@ BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE 
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
 KNOWN = 5  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
-# What the newest interval of a step asks at its end: whether anything, where it begins, and the value's range.
-PENDING, PENDING_X, PENDING_LOW, PENDING_HIGH = (
-    TRIAL + KNOWN,
-    TRIAL + KNOWN + 1,
-    TRIAL + KNOWN + 2,
-    TRIAL + KNOWN + 3,
-)
-COLUMNS = TRIAL + KNOWN + 4
+# What the newest interval of a step asks at its end: whether anything, where it begins, and its value.
+PENDING, PENDING_X, PENDING_Y = TRIAL + KNOWN, TRIAL + KNOWN + 1, TRIAL + KNOWN + 2
+COLUMNS = TRIAL + KNOWN + 3
 
 
 @step
@@ -125,6 +121,9 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
         xe, ye = (x1, y1) if part == 1.0 else (x + part * (x1 - x), y + part * (y1 - y))
         ee = _inside(ye + base, rel, floor)
         side = constrain(w, a, xe, ye - ee, ye + ee, lines)
+        if side != FITS:  # at an exact tie, which grids of cents make common, the whole bound will do
+            whole = tolerance(ye + base, rel, floor)
+            side = FITS if constrain(w, a, xe, ye - whole, ye + whole, lines) == FITS else side
         if side != FITS:
             ca, cb = extreme(w, a, xe, side)
             sign = 1.0 if side == BELOW else -1.0  # room left at both ends of this stretch
@@ -138,21 +137,35 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
 
 
 @step
-def _follow_step(w, a, x0, x1, low, high, lines):
-    """Constraints of a ``step`` truth on [x0, x1]: how far it can be followed, and the side it fails on.
+def _follow_step(w, a, x0, x1, y, lines):
+    """Constraints of a ``step`` truth ``y`` on [x0, x1]: how far it can be followed, and the side it fails on.
 
     What an interval asks at its end is only remembered, and asked together with what the next one asks at the
     same instant: one constraint instead of two. So an interval may turn out too long when the next one comes,
     or at the end (:func:`_flush`).
     """
-    both_low, both_high = low, high
-    if w[a, PENDING] != 0.0:
-        both_low, both_high = max(low, w[a, PENDING_LOW]), min(high, w[a, PENDING_HIGH])
-    side = constrain(w, a, x0, both_low, both_high, lines) if both_low <= both_high else BELOW
+    before = w[a, PENDING_Y] if w[a, PENDING] != 0.0 else y
+    side = _ask_both(w, a, x0, before, y, lines)
     if side != FITS:
         return (x0 if _flush(w, a, x0, lines) else w[a, PENDING_X]), side
-    w[a, PENDING], w[a, PENDING_X], w[a, PENDING_LOW], w[a, PENDING_HIGH] = 1.0, x0, low, high
+    w[a, PENDING], w[a, PENDING_X], w[a, PENDING_Y] = 1.0, x0, y
     return x1, FITS
+
+
+@step
+def _ask_both(w, a, x, y0, y1, lines):
+    """Ask at ``x`` for the bounds around two true values; at an exact tie, for the whole of them."""
+    rel, floor, base = w[a, REL], w[a, FLOOR], w[a, BASE]
+    e0, e1 = _inside(y0 + base, rel, floor), _inside(y1 + base, rel, floor)
+    side = BELOW if y0 < y1 else ABOVE
+    for _ in range(2):
+        low, high = max(y0 - e0, y1 - e1), min(y0 + e0, y1 + e1)
+        if low <= high:
+            side = constrain(w, a, x, low, high, lines)
+            if side == FITS:
+                return FITS
+        e0, e1 = tolerance(y0 + base, rel, floor), tolerance(y1 + base, rel, floor)
+    return side
 
 
 @step
@@ -161,7 +174,7 @@ def _flush(w, a, x, lines):
     if w[a, PENDING] == 0.0:
         return True
     w[a, PENDING] = 0.0
-    return constrain(w, a, x, w[a, PENDING_LOW], w[a, PENDING_HIGH], lines) == FITS
+    return _ask_both(w, a, x, w[a, PENDING_Y], w[a, PENDING_Y], lines) == FITS
 
 
 @step
@@ -217,17 +230,15 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
     if straight and x0 == start:
         y0 = 0.0  # the segment may begin inside the interval
     reached, side = x1, FITS
-    rel, floor = w[a, REL], w[a, FLOOR]
-    if rel >= 0.0:
+    if w[a, REL] >= 0.0:
         if straight:
             reached, side = _follow_line(w, a, x0, y0, x1, y1, lines)
         else:
-            e = _inside(y0 + base, rel, floor)
             if w[a, TRUTH] == SAMPLES:
-                side = constrain(w, a, x0, y0 - e, y0 + e, lines)
+                side = _ask_both(w, a, x0, y0, y0, lines)
                 reached = x1 if side == FITS else x0
             else:
-                reached, side = _follow_step(w, a, x0, x1, y0 - e, y0 + e, lines)
+                reached, side = _follow_step(w, a, x0, x1, y0, lines)
     if w[a, DRIFT_REL] >= 0.0:
         if side == FITS:
             asked = tolerance(least_magnitude(y0 + base, y1 + base), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
@@ -274,12 +285,9 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
             return end - 1, before
         if cut <= x0 + GRAIN and cut < x1:
             return end, x0
-        if cut < x1 - GRAIN:
+        if cut < x1:
             break
         end += 1
-        if cut < x1:  # as good as its end, as the check will find
-            cut = x1
-            break
     for a in range(v.shape[0]):
         if not _flush(w, a, cut, lines):
             return (end, x0) if cut < x1 else (end - 1, x0)
