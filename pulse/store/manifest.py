@@ -13,6 +13,7 @@ from typing import Any
 
 from pulse._version import VERSION
 from pulse.core import StreamSchema
+from pulse.core.errors import SchemaError
 from pulse.store.errors import ModelNotFoundError, StoreError
 
 FILE = "_pulse.json"
@@ -101,6 +102,9 @@ class Manifest:
                     f"{path}: format {fields['format']} version {version}; "
                     f"this is Pulse {VERSION}, which reads {FORMAT} up to {FORMAT_VERSION}"
                 )
+            for name in ("fit", "counts", "statistics"):
+                if not isinstance(fields[name], dict):
+                    raise TypeError(f"'{name}' is {fields[name]!r}")
             return cls(
                 schema=StreamSchema.from_json(json.dumps(fields["schema"])),
                 fit=fields["fit"],
@@ -113,7 +117,7 @@ class Manifest:
                 pulse_version=fields["pulse_version"],
                 fits=fields.get("fits", 1),
             )
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as e:
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SchemaError) as e:
             raise StoreError(
                 f"{path}: not a manifest ({type(e).__name__}: {e}); restore it, or fit the model anew"
             ) from e

@@ -44,23 +44,19 @@ def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
 
 # What a file system says that has no room, or does not let us: the user's to mend, not a bug.
 _REFUSED = {
-    getattr(errno, name)
-    for name in [
-        "ENOSPC",
-        "EDQUOT",
-        "EACCES",
-        "EROFS",
-        "EPERM",
-        "ENOTDIR",
-        "EEXIST",
-        "EFBIG",
-        "EIO",
-        "ELOOP",
-        "ENAMETOOLONG",
-        "EMFILE",
-        "ENFILE",
-    ]
-    if hasattr(errno, name)
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.EFBIG,
+    errno.EIO,
+    errno.ELOOP,
+    errno.EMFILE,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
 }
 
 
