@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from pulse._version import VERSION
+from pulse.commands.demo import demo
 from pulse.commands.fit import fit
+from pulse.commands.generate import generate
 from pulse.commands.info import info
 from pulse.core.errors import PulseError
 
@@ -67,9 +69,12 @@ def common(
 
     \b
     Examples:
-      pulse doctor            what Pulse runs on, and what is wrong with it
-      pulse -v doctor --spark also start Spark, and say more
-      pulse doctor --help     the options of one command
+      pulse demo                                generate, model, ask
+      pulse doctor                              what Pulse runs on, and what is wrong with it
+      pulse generate ticks --rows 1M --out ticks.parquet
+      pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
+      pulse info prices
+      pulse fit --help                          the options of one command
     """
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -110,7 +115,9 @@ def doctor(
     raise typer.Exit(1 if problems else 0)
 
 
+app.command(short_help="Run the main job in miniature.")(demo)
 app.command(short_help="Model files with a proven error.")(fit)
+app.command(short_help="Write generated data to a Parquet file.")(generate)
 app.command(short_help="Show what a stored model is of.")(info)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import time as clock
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -66,10 +65,11 @@ def fit(
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
     from pulse.commands import options, report
+    from pulse.commands.progress import Bar
     from pulse.session import Session
 
     begin = clock.perf_counter()
-    with Session(master, engine=engine) as session, _Bar() as bar:
+    with Session(master, engine=engine) as session, Bar() as bar:
         fitted = session.fit(
             files,
             key=options.names(key) or None,
@@ -85,7 +85,7 @@ def fit(
             out=out,
             overwrite=overwrite,
             append=append,
-            progress=bar.update,
+            progress=lambda units, rows: bar.update(f"{units} units, ", rows),
         )
     seconds = clock.perf_counter() - begin
     if as_json:
@@ -96,35 +96,3 @@ def fit(
     for line in report.lines(fitted.manifest):
         typer.echo(line)
     typer.echo(f"written to {out} in {seconds:.1f} s")
-
-
-class _Bar:
-    """A progress line on a terminal; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-
-    def __enter__(self) -> _Bar:
-        if self._bar is not None:
-            self._bar.start()
-            self._task = self._bar.add_task("starting")
-            self._begin = clock.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def update(self, units: int, rows: int) -> None:
-        """Units done, rows read."""
-        if self._bar is not None and rows:
-            speed = rows / (clock.perf_counter() - self._begin)
-            self._bar.update(
-                self._task, description=f"{units} units, {rows:,} rows, {speed / 1e6:.2f} M rows/s"
-            )

@@ -42,3 +42,23 @@ def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
             raise OptionError(f"{option} {given}: expected one bound, or ATTRIBUTE=BOUND with commas between")
         found[name.strip()] = bound.strip()
     return found
+
+
+def knobs(given: Iterable[str] | None) -> dict[str, int | float | str]:
+    """``NAME=VALUE``, numbers read as such."""
+    found: dict[str, int | float | str] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise OptionError(f"--knob {one}: expected NAME=VALUE, such as symbols=300")
+        found[name.strip()] = _number(value.strip())
+    return found
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

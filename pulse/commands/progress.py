@@ -1,0 +1,38 @@
+"""A progress line for long work: on a terminal only, gone when the work is done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+
+class Bar:
+    """Rows done and rows a second, on stderr."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._begin = time.perf_counter()
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Bar:
+        if self._bar is not None:
+            self._bar.start()
+            self._task = self._bar.add_task("starting")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, what: str, rows: int) -> None:
+        """Say how far the work is."""
+        if self._bar is not None and rows:
+            speed = rows / (time.perf_counter() - self._begin) / 1e6
+            self._bar.update(self._task, description=f"{what}{rows:,} rows, {speed:.2f} M rows/s")
