@@ -164,7 +164,7 @@ def test_sampled_windows(benchmark: Any, k: int, advance: int, contender: str) -
     elif contender == "pulse, times given":
         found = timed(
             benchmark, group, contender, m,
-            lambda: integral.window_integral_at(ref, lo, hi, c, offsets, 10 * SECOND, closing, [0, m])[0],
+            lambda: integral.window_integral_at(ref, lo, hi, c, offsets, 10 * SECOND, closing, np.array([0, m]))[0],
         )  # fmt: skip
     else:
         t = (closing - NOON) / SECOND  # scipy cannot hold the epoch: local time

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 
-@numba.njit(nogil=True, cache=False)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=False)
 def _holds(t, v, i, j, share):  # type: ignore[no-untyped-def]
     """Whether the line from tuple ``i`` to tuple ``j`` keeps the bound at the tuples in between."""
     slope = (v[j] - v[i]) / max((t[j] - t[i]) * 1e-6, 1e-9)
@@ -23,7 +23,7 @@ def _holds(t, v, i, j, share):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(nogil=True, cache=False)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=False)
 def sliding_window(t, v, offsets, share):  # type: ignore[no-untyped-def]
     """Starts of the segments of tuples grouped by key."""
     starts = np.empty(len(t), np.int64)

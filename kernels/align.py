@@ -64,7 +64,7 @@ class Cells(NamedTuple):
     ref: Integers
     lo: Array
     hi: Array
-    index: Integers
+    index: Integers  # type: ignore[assignment]
 
 
 @device
@@ -117,7 +117,7 @@ def _look(pieces, bounds, cursor, now_ref, now, row):
 
 @device
 def _exhausted(bounds, cursor):
-    for f in range(len(cursor)):  # noqa: SIM110 (kernels have no generators)
+    for f in range(len(cursor)):
         if cursor[f] == bounds[f + 1]:
             return True
     return False

@@ -319,7 +319,7 @@ class Fitted(NamedTuple):
     tuples: IntArray
     kind: IntArray
     key: IntArray
-    count: IntArray  # coefficients per attribute
+    count: IntArray  # type: ignore[assignment]  # coefficients per attribute
     lo: Array
     hi: Array
     coefficients: Array  # [m, A, degree + 1]
@@ -365,15 +365,20 @@ def fit(
     index = np.concatenate([i for i, _ in parts]) if parts else np.empty((0, 6), dtype=np.int64)
     value = np.concatenate([x for _, x in parts]) if parts else np.empty((0, 2 + attributes * (width + 3)))
     per = value[:, 2:].reshape(len(value), attributes, width + 3)
+    columns = [np.ascontiguousarray(index[:, i]) for i in range(6)]
     fitted = Fitted(
-        *(np.ascontiguousarray(index[:, i]) for i in range(5)),
-        np.ascontiguousarray(value[:, 0]),
-        np.ascontiguousarray(value[:, 1]),
-        np.ascontiguousarray(per[:, :, :width]),
-        np.ascontiguousarray(per[:, :, width]),
-        np.ascontiguousarray(per[:, :, width + 1]),
-        np.ascontiguousarray(per[:, :, width + 2]),
-        np.ascontiguousarray(index[:, 5]),
+        tuple=columns[0],
+        tuples=columns[1],
+        kind=columns[2],
+        key=columns[3],
+        count=columns[4],
+        lo=np.ascontiguousarray(value[:, 0]),
+        hi=np.ascontiguousarray(value[:, 1]),
+        coefficients=np.ascontiguousarray(per[:, :, :width]),
+        err=np.ascontiguousarray(per[:, :, width]),
+        drift=np.ascontiguousarray(per[:, :, width + 1]),
+        delta=np.ascontiguousarray(per[:, :, width + 2]),
+        missed=columns[5],
     )
     status = int(cursor[2])
     return fitted, BOUND_MISSED if status == OK and fitted.missed.any() else status

@@ -519,7 +519,19 @@ def fit_polynomial(
         values.append(out_value[: cursor[1]])
     index, value = np.concatenate(indices), np.concatenate(values)
     per = value[:, 2:].reshape(len(value), attributes, k + 3)
-    columns = (index[:, 0], index[:, 1], index[:, 2], index[:, 3], index[:, 4], value[:, 0], value[:, 1])
-    models = (per[:, :, :k], per[:, :, k], per[:, :, k + 1], per[:, :, k + 2])
-    missed = np.zeros(len(index), dtype=np.int64)  # the truth itself keeps any bound on the value
-    return Fitted(*(np.ascontiguousarray(x) for x in columns + models), missed), OK
+    columns = [np.ascontiguousarray(index[:, i]) for i in range(5)]
+    fitted = Fitted(
+        tuple=columns[0],
+        tuples=columns[1],
+        kind=columns[2],
+        key=columns[3],
+        count=columns[4],
+        lo=np.ascontiguousarray(value[:, 0]),
+        hi=np.ascontiguousarray(value[:, 1]),
+        coefficients=np.ascontiguousarray(per[:, :, :k]),
+        err=np.ascontiguousarray(per[:, :, k]),
+        drift=np.ascontiguousarray(per[:, :, k + 1]),
+        delta=np.ascontiguousarray(per[:, :, k + 2]),
+        missed=np.zeros(len(index), dtype=np.int64),  # the truth itself keeps any bound on the value
+    )
+    return fitted, OK

@@ -45,7 +45,7 @@ IntArray = npt.NDArray[np.int64]
 class Intervals(NamedTuple):
     """``index[m, 3]``: opening tuple, ending tuple, key; ``flag[m]``; ``verdict[n]`` per tuple."""
 
-    index: IntArray
+    index: IntArray  # type: ignore[assignment]  # a field here, not the tuple's method
     flag: npt.NDArray[np.uint8]
     verdict: npt.NDArray[np.uint8]
 

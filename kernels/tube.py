@@ -25,6 +25,21 @@ from pulse.kernels.hull import (
 )
 from pulse.kernels.polygon import POLYGON, constrain_polygon, extreme_vertex, open_polygon, widest_slope
 
+__all__ = [
+    "ABOVE",
+    "BELOW",
+    "COUNT",
+    "FITS",
+    "TUBE",
+    "clear",
+    "constrain",
+    "extreme",
+    "middle",
+    "open_lines",
+    "steepest",
+    "through",
+]
+
 TUBE = POLYGON  # columns
 _ONE, _CONSTANTS = 1, 2  # COUNT when a line has one constraint, and of constants
 

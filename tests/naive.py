@@ -3,9 +3,14 @@
 Nothing here is shared with the code under test. Python floats, `fractions` or mpmath; loops, no cleverness.
 """
 
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
 
-from collections.abc import Sequence  # noqa: E402
-from fractions import Fraction  # noqa: E402
+import mpmath
+import numpy as np
 
 # Piecewise functions in time. Here an instant is an exact `Fraction` of microseconds since the epoch.
 
@@ -37,7 +42,8 @@ def align_ranges(functions: list[list[tuple[int, int]]], outer: bool) -> list[tu
             cells.append((t, t, index))
         if number + 1 < len(breaks):
             covering = [
-                ([i for i, (begin, end) in enumerate(pieces) if begin <= t < end] + [-1])[0] for pieces in functions
+                ([i for i, (begin, end) in enumerate(pieces) if begin <= t < end] + [-1])[0]
+                for pieces in functions
             ]
             if set(covering) != {-1} and (outer or -1 not in covering):
                 cells.append((t, breaks[number + 1], covering))
@@ -127,7 +133,7 @@ def sturm_count(c, lo, hi):
     def changes(t):
         values = [sum((x * Fraction(float(t)) ** j for j, x in enumerate(q)), Fraction(0)) for q in chain]
         signs = [v > 0 for v in values if v != 0]
-        return sum(x != y for x, y in zip(signs, signs[1:], strict=False))
+        return sum(x != y for x, y in itertools.pairwise(signs))
 
     return changes(lo) - changes(hi)
 
@@ -140,7 +146,9 @@ def interval_member(intervals, t):
     return False
 
 
-def extremum_at(pieces: list[tuple[int, Sequence[float], Fraction, Fraction]], at: Fraction, upper: bool) -> Fraction | None:
+def extremum_at(
+    pieces: list[tuple[int, Sequence[float], Fraction, Fraction]], at: Fraction, upper: bool
+) -> Fraction | None:
     """Largest or smallest value at an instant of pieces `(ref, c, begin, end)` on `[begin, end)`; points count at theirs."""
     values = [
         piece_value(ref, c, at) for ref, c, begin, end in pieces if begin <= at < end or begin == at == end
@@ -173,10 +181,6 @@ def apply_updates(arrivals):
 
 
 # --- smooth functions of polynomials, in fifty digits ---
-
-from typing import Any  # noqa: E402
-
-import mpmath  # noqa: E402
 
 
 def lifted(function: str, c: Sequence[float], t: Fraction) -> Any:
@@ -221,7 +225,8 @@ def window_extremum(
         # About the left end, in units of the length: roots of the derivative between 0 and 1.
         start, length = (left - int(ref)) / 10**6, (right - left) / 10**6
         local = [
-            sum(Fraction(float(c[j])) * math.comb(j, i) * start ** (j - i) for j in range(i, len(c))) * length**i
+            sum(Fraction(float(c[j])) * math.comb(j, i) * start ** (j - i) for j in range(i, len(c)))
+            * length**i
             for i in range(len(c))
         ]
         largest = max([abs(x) for x in local[1:]], default=0)
@@ -235,14 +240,7 @@ def window_extremum(
     return max(values) if upper else min(values)
 
 
-import math  # noqa: E402
-
-
 # --- fits: the truth of one key's tuples, and what any model of it must keep (semantics 1.5, 2) ---
-
-from typing import NamedTuple  # noqa: E402
-
-import numpy as np  # noqa: E402
 
 
 class TruthPiece(NamedTuple):
@@ -263,7 +261,9 @@ class TruthRun(NamedTuple):
     point: list[float] | None
 
 
-def truth_runs(tuples: list[tuple[int, list[float], int]], kinds: list[str], max_gap: int = -1) -> list[TruthRun]:
+def truth_runs(
+    tuples: list[tuple[int, list[float], int]], kinds: list[str], max_gap: int = -1
+) -> list[TruthRun]:
     """The runs of a key's tuples ``(microseconds, values, code of the unmodelled attributes)`` in arrival order.
 
     Late tuples are left out; tuples that are not finite begin a hole.
@@ -395,13 +395,14 @@ def _stretches(
         cuts.append(nearest if abs(nearest - begin) <= rounded else begin)
     last = instant(rows[-1].ref, rows[-1].hi)
     if cuts[0] != knots[0] or abs(last - knots[-1]) > _offset_tolerance(rows[-1]):
-        problems.append(f"run from {knots[0]} to {knots[-1]} is covered from {float(cuts[0])} to {float(last)}")
+        problems.append(
+            f"run from {knots[0]} to {knots[-1]} is covered from {float(cuts[0])} to {float(last)}"
+        )
     cuts.append(knots[-1])
-    if any(x >= y for x, y in zip(cuts, cuts[1:], strict=False)):
+    if any(x >= y for x, y in itertools.pairwise(cuts)):
         problems.append("a segment is empty or goes back in time")
-    for piece in run.pieces:
-        if piece.fresh and piece.begin not in cuts:
-            problems.append(f"no segment begins at {piece.begin}, where one has to")
+    fresh = [piece.begin for piece in run.pieces if piece.fresh and piece.begin not in cuts]
+    problems += [f"no segment begins at {begin}, where one has to" for begin in fresh]
     stretches = []
     for number in range(len(rows)):
         for piece in run.pieces:
@@ -545,7 +546,11 @@ def fewest_segments(
         best = [0] + [len(knots)] * (len(knots) - 1)
         for j in range(1, len(knots)):
             for i in range(j):
-                if not barred & set(range(i + 1, j)) and best[i] + 1 < best[j] and feasible(knots[i], knots[j]):
+                if (
+                    not barred & set(range(i + 1, j))
+                    and best[i] + 1 < best[j]
+                    and feasible(knots[i], knots[j])
+                ):
                     best[j] = best[i] + 1
         return best[-1]
     at, count = knots[0], 0
@@ -557,7 +562,7 @@ def fewest_segments(
                 continue
             if not feasible(at, knot):
                 bad = knot
-                for _ in range(40):
+                for _ in range(28):
                     middle = (good + bad) / 2
                     good, bad = (middle, bad) if feasible(at, middle) else (good, middle)
                 break
@@ -587,7 +592,12 @@ def fitted_rows(t: Any, fitted: Any, key: int = 0) -> list[Row]:
 
 
 def fit_in_chunks(
-    modules: Any, fit: Any, tuples: list[tuple[int, list[float], int]], kinds: list[str], asked: list[Asked], size: int
+    modules: Any,
+    fit: Any,
+    tuples: list[tuple[int, list[float], int]],
+    kinds: list[str],
+    asked: list[Asked],
+    size: int,
 ) -> list[Row]:
     """Rows of one key fitted ``size`` tuples at a time, carrying over the tuples and the state of what stays open.
 

@@ -54,7 +54,9 @@ def coefficient_rows(k_max=6, exponents=(-12, 12)):
     """Lists of floats of very different sizes, zeros among them."""
     digits = st.floats(0.1, 1) | st.floats(-1, -0.1)
     number = st.builds(lambda m, e: m * 10.0**e, digits, st.integers(*exponents))
-    return st.lists(st.one_of(number, st.just(0.0), st.integers(-3, 3).map(float)), min_size=1, max_size=k_max)
+    return st.lists(
+        st.one_of(number, st.just(0.0), st.integers(-3, 3).map(float)), min_size=1, max_size=k_max
+    )
 
 
 @st.composite
@@ -141,7 +143,9 @@ def value_shapes():
     few = st.integers(1, 12)
     level = st.floats(0.01, 9)
     size = st.builds(
-        lambda m, e: m * 10.0**e, st.floats(-1, 1, allow_subnormal=False), st.sampled_from([-12, -3, 0, 3, 12])
+        lambda m, e: m * 10.0**e,
+        st.floats(-1, 1, allow_subnormal=False),
+        st.sampled_from([-12, -3, 0, 3, 12]),
     )
     return st.one_of(
         st.lists(st.integers(-3, 3), min_size=1, max_size=16).map(

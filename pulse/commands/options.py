@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from pulse.core.errors import PulseError
 
@@ -44,9 +45,9 @@ def bounds(given: str | None, option: str) -> str | dict[str, str] | None:
     return found
 
 
-def knobs(given: Iterable[str] | None) -> dict[str, int | float | str]:
+def knobs(given: Iterable[str] | None) -> dict[str, Any]:
     """``NAME=VALUE``, numbers read as such."""
-    found: dict[str, int | float | str] = {}
+    found: dict[str, Any] = {}
     for one in given or ():
         name, equals, value = one.partition("=")
         if not equals or not name.strip() or not value.strip():

@@ -52,7 +52,7 @@ def test_bad_words_are_named(tmp_path: Path) -> None:
         run("tick", "--rows", "10", "--out", str(tmp_path / "x"))
     with pytest.raises(DatasetError, match="symbols"):
         run("ticks", "--rows", "10", "--knob", "symbol=3", "--out", str(tmp_path / "x"))
-    with pytest.raises(DatasetError, match="0.5 rows|rows"):
+    with pytest.raises(DatasetError, match="rows"):
         run("ticks", "--rows", "-3", "--out", str(tmp_path / "x"))
     assert list(tmp_path.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_critical_points_split_into_monotone_pieces(c, lo, length):
     spread = max(abs(naive.exact_value(c, lo + length * j / 16)) for j in range(17))
     for a, b in zip([lo, *points], [*points, hi], strict=True):
         values = [naive.exact_value(c, a + (b - a) * j / 16) for j in range(17)]
-        steps = [y - x for x, y in zip(values, values[1:], strict=False)]
+        steps = [y - x for x, y in itertools.pairwise(values)]
         clear = [d for d in steps if abs(d) > Fraction(1e-12) * spread]
         assert all(d > 0 for d in clear) or all(d < 0 for d in clear)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,7 +39,7 @@ def assert_normal(row):
     """Sorted, disjoint, maximal, and no interval without an instant."""
     for a, b, with_a, with_b in row:
         assert a < b or (a == b and with_a and with_b)
-    for (_, b, _, with_b), (a, _, with_a, _) in zip(row, row[1:], strict=False):
+    for (_, b, _, with_b), (a, _, with_a, _) in itertools.pairwise(row):
         assert b < a or (b == a and not with_b and not with_a)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numba
@@ -73,7 +74,7 @@ def check_exactly(c, lo, hi, found, code, relative=1e-13):
     assert all(lo <= t <= hi for t in found)
     assert all(abs(naive.exact_value(c, t)) <= allowed for t in found)
     cuts = [lo, *found, hi]
-    for a, b in zip(cuts, cuts[1:], strict=False):
+    for a, b in itertools.pairwise(cuts):
         inside = [v for t, v in zip(samples, values, strict=True) if a < t < b and abs(v) > allowed]
         assert not (any(v > 0 for v in inside) and any(v < 0 for v in inside))
 
