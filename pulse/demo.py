@@ -27,10 +27,9 @@ Say = Callable[[str], None]
 def run(folder: Path, *, rows: str, engine: str, say: Say) -> None:
     """Run the demo in ``folder``."""
     ticks, vessels = folder / "ticks.parquet", folder / "vessels.parquet"
-    for kind, path, count, knobs in (
-        ("ticks", ticks, rows, {"symbols": 50}),
-        ("vessels", vessels, "200k", {}),
-    ):
+    orders: list[tuple[str, Path, str, dict[str, Any]]]
+    orders = [("ticks", ticks, rows, {"symbols": 50}), ("vessels", vessels, "200k", {})]
+    for kind, path, count, knobs in orders:
         made = generate(kind, count, path, seed=7, overwrite=True, **knobs)
         say(f"generated {made.rows:,} {kind} in {made.seconds:.1f} s")
     with Session(engine=engine) as session:
