@@ -1,8 +1,7 @@
-"""Where the recorded data lies, if it is there, and how tests write files and read them back."""
+"""How tests write files and read them back."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,6 @@ import pytest
 
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def recorded() -> Path:
-    """The folder of recorded data: PULSE_DATA, or ../shared/data beside the checkout."""
-    folder = Path(os.environ.get("PULSE_DATA") or ROOT.parent / "shared" / "data")
-    if not any(folder.glob("*.parquet")):
-        pytest.skip(f"no recorded data in {folder}; set PULSE_DATA to its folder")
-    return folder
-
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
