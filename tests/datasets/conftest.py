@@ -12,6 +12,7 @@ import pytest
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
     """Write a small file, and give its path."""
