@@ -82,13 +82,16 @@ def _number_keys(tuples: pa.Table, segments: SegmentBatch, spec: FitSpec) -> tup
         return ["-"], np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64)
     code, distinct = np.zeros(n + m, dtype=np.int64), [()]
     for name in names:
-        values = [_plain(tuples.column(name)), _plain(pa.chunked_array([segments.column(name)]))]
-        own, known = pd.factorize(
-            np.concatenate([v.to_numpy(zero_copy_only=False).astype(object) for v in values])
-        )
-        code, distinct = code * len(known) + own, [(*d, k) for d in distinct for k in known]
-    dense, code = np.unique(code, return_inverse=True)
-    return [distinct[i] for i in dense], code[:n], code[n:]
+        theirs, ours = _plain(tuples.column(name)), segments.column(name)
+        both = pa.chunked_array([*theirs.chunks, ours.cast(theirs.type)], type=theirs.type).combine_chunks()
+        encoded = both.dictionary_encode()
+        known = encoded.dictionary.to_pylist()
+        code = code * len(known) + encoded.indices.to_numpy()
+        distinct = [(*d, k) for d in distinct for k in known]
+    if len(names) > 1:
+        dense, code = np.unique(code, return_inverse=True)
+        distinct = [distinct[i] for i in dense]
+    return distinct, code[:n], code[n:]
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -326,45 +329,50 @@ def _check_attribute(
     tiny = size * Long(2) ** -60  # of this very computation
 
     def deviation(part: Any) -> Any:
-        x = np.where(part == 1, x1, x0 + length * part)
+        at_end = np.ndim(part) == 0 and part == 1
+        x = x1 if at_end else x0 + length * part
         value = c[:, -1]
         for j in range(c.shape[1] - 2, -1, -1):
             value = value * x + c[:, j]
-        return value - np.where(part == 1, y1, y0 + (y1 - y0) * part)
+        return value - (y1 if at_end else y0 + rise_here * part)
 
-    parts = [np.zeros(len(p), dtype=Long), np.ones(len(p), dtype=Long)]
+    rise_here = y1 - y0
+    parts: list[Any] = [Long(0), Long(1)]
     if kind == "samples":  # the truth is there at the tuple only
         parts = parts[:1]
     else:
-        parts += [random.random(len(p)).astype(Long) for _ in range(INNER)]
+        parts += [random.random(len(p)).astype(Long) for _ in range(1 if c.shape[1] <= 2 else INNER)]
+    if kind == "linear":
         parts += _kinks(y0, y1, error) + _kinks(y0, y1, drift)
-    met = (
-        (s.begin == truth.begin[p]) & (s.begin_rest == 0)
-        if kind == "samples"
-        else np.ones(len(p), dtype=bool)
-    )
-    for part in parts:
-        d, y = np.abs(deviation(part)), y0 + (y1 - y0) * part
-        at = s.begin + (s.end - s.begin) * part
-        exact = np.where(err > 0, tiny, 0)
-        found.add(met & (d > err + exact), f"{name} is off by more than certified", key[r], at, d, err)
+    met: Any = (s.begin == truth.begin[p]) & (s.begin_rest == 0) if kind == "samples" else True
+    certified, rounding = err + np.where(err > 0, tiny, 0), size * 1e-14 + slope * 2e-9
+    deviations = [deviation(part) for part in parts]
+    for part, off in zip(parts, deviations, strict=True):
+        d, at = np.abs(off), s.begin + (s.end - s.begin) * part
+        found.add(met & (d > certified), f"{name} is off by more than certified", key[r], at, d, err)
         if error is not None:
-            asked = error.at(y.astype(float))
-            found.add(
-                met & (d > asked * (1 + 1e-9) + size * 1e-14 + slope * 2e-9),
-                f"{name} is off by more than asked", key[r], at, d, asked,
-            )  # fmt: skip
+            asked = error.at((y0 + rise_here * part).astype(float))
+            over = met & (d > asked * (1 + 1e-9) + rounding)
+            found.add(over, f"{name} is off by more than asked", key[r], at, d, asked)
     if isinstance(error, Absolute):
         over = err > error.value * (1 + 1e-9) + size.astype(float) * 1e-14 + slope.astype(float) * 3e-9
         found.add(over, f"{name} certifies more than was asked", key[r], s.begin, err)
     if kind == "samples":
         return
-    _check_drift(ranges, s, key, a, name, drift, found, deviation, parts, (y0, y1, length, size))
+    d0, d1 = deviations[:2]
+    if c.shape[1] <= 2:  # the deviation is a line
+        turn = np.where((d0 < 0) != (d1 < 0), d0 / np.where(d0 == d1, 1, d0 - d1), 0)
+        deviations.append(d0 + (d1 - d0) * turn)
+        parts.append(turn)
+        areas = [length * part * (d0 + d) / 2 for part, d in zip(parts, deviations, strict=True)]
+    else:
+        areas = [_area(deviation, part, length) for part in parts]
+    _check_drift(ranges, s, key, name, drift, found, parts, areas, (y0, y1, length, size))
 
 
 def _check_drift(
-    ranges: SegmentBatch, s: _Stretches, key: Any, a: int, name: str, drift: ErrorBound | None, found: _Found,
-    deviation: Any, parts: list[Any], numbers: tuple[Any, ...],
+    ranges: SegmentBatch, s: _Stretches, key: Any, name: str, drift: ErrorBound | None, found: _Found,
+    parts: list[Any], areas: list[Any], numbers: tuple[Any, ...],
 ) -> None:  # fmt: skip
     r, run = s.row, s.truth.run[s.piece]
     y0, y1, length, size = numbers
@@ -373,15 +381,13 @@ def _check_drift(
         found.texts.append(f"{name} has segments of unknown drift")
         return
     bound = certified.filled(0.0)[r]
-    whole = _area(deviation, np.ones(len(r), dtype=Long), length)
+    whole = areas[1]
     start = np.append(True, run[1:] != run[:-1])
     delta = _restarted(whole, start) - whole  # what stands at each stretch's begin
     weight = _restarted(size * length, start)
-    d0, d1 = deviation(parts[0]), deviation(parts[1])
-    turn = np.where((d0 < 0) != (d1 < 0), d0 / np.where(d0 == d1, 1, d0 - d1), 0)
     tiny = np.where(bound > 0, weight * Long(2) ** -58, 0)
-    for part in [*parts, turn]:
-        swell = np.abs(delta + _area(deviation, part, length))
+    for part, area in zip(parts, areas, strict=True):
+        swell = np.abs(delta + area)
         at = s.begin + (s.end - s.begin) * part
         found.add(swell > bound + tiny, f"{name} drifts by more than certified", key[r], at, swell, bound)
         if drift is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pulse
@@ -109,3 +110,59 @@ def test_no_instant_lies_outside_its_certificate(recorded: Path, case: Case) -> 
     model, spec = fitted(pulse.Session(engine="local"), case, path)
     check(model, spec, case, path)
     assert model.manifest.segments < model.manifest.tuples
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("trades_taq_xxx_corr_20180102_03", {"price": "step"}, {"drift": "0.005%"}),
+        Case(
+            "ais_nyharbor_20201201_07", {"x": "linear", "y": "linear"}, {"error": "20"}, True, "ais", "mmsi"
+        ),
+    ],
+    ids=str,
+)
+def test_spark_gives_the_segments_of_this_process(recorded: Path, spark: Any, case: Case) -> None:
+    path = recorded / f"{case.file}.parquet"
+    model, spec = fitted(pulse.Session(spark=spark), case, path)
+    check(model, spec, case, path)
+    here, _ = fitted(pulse.Session(engine="local"), case, path)
+    assert model.read().to_arrow().equals(here.read().to_arrow())
+    assert model.manifest.counts == here.manifest.counts
+
+
+@pytest.mark.parametrize("asked", [{"drift": "0.005%"}, {"error": "0.05%"}], ids=str)
+def test_fifty_row_groups(recorded: Path, tmp_path: Path, asked: dict[str, str]) -> None:
+    """Boundaries are added at the cuts, some per cut; the drift that is handed on stays within the bound."""
+    source = recorded / "trades_taq_xxx_corr_20180102_03.parquet"
+    tuples = pq.read_table(source, columns=["symbol", "t", "price"])
+    pq.write_table(tuples, tmp_path / "cut.parquet", row_group_size=tuples.num_rows // 50)
+    session, told = (
+        pulse.Session(engine="local"),
+        {"key": "symbol", "time": "t", "model": {"price": "step"}, **asked},
+    )
+    whole, cut = session.fit(source, **told), session.fit(tmp_path / "cut.parquet", **told)
+    assert certificates.problems(tuples, cut.read(), FitSpec.of(cut.schema, **asked)) == []
+    assert whole.manifest.segments <= cut.manifest.segments <= whole.manifest.segments + 51 * 8
+    assert cut.manifest.counts["missed"] == 0
+
+
+def test_vessels_in_order_of_arrival(recorded: Path, tmp_path: Path) -> None:
+    """Santa Barbara as it was received: real out-of-order tuples, set aside and counted, whatever the cuts."""
+    tuples = pq.read_table(
+        recorded / "ais_sbchannel_20180601_04.parquet", columns=["mmsi", "t", "lat", "t_recv"]
+    ).sort_by("t_recv")
+    told = {"key": "mmsi", "time": "t", "model": {"lat": "linear"}, "error": "0.0001", "max_gap": "10 min"}
+    models = []
+    for rows in (tuples.num_rows, 20_000):
+        pq.write_table(tuples, tmp_path / f"{rows}.parquet", row_group_size=rows)
+        model = pulse.Session(engine="local").fit(tmp_path / f"{rows}.parquet", **told)
+        spec = FitSpec.of(model.schema, error="0.0001", max_gap=HOURS // 6)
+        assert certificates.problems(tuples, model.read(), spec) == []
+        models.append(model)
+    one, many = models
+    assert one.manifest.counts["late"] == many.manifest.counts["late"] > 1000
+    for model in models:
+        aside = model.aside()
+        assert aside is not None
+        assert aside.num_rows == model.manifest.counts["late"]
