@@ -86,6 +86,11 @@ def step(func: Any) -> Any:
     return numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(func)
 
 
+def routine(func: Any) -> Any:
+    """As :func:`step`, but a call of its own: for what is called from several places, and would swell each of them."""
+    return numba.njit(nogil=True, error_model="numpy", _nrt=False)(func)
+
+
 def kernel(*argument_types: Any) -> Any:
     """Declare an entry point with these argument types; see the module's text."""
 

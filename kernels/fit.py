@@ -15,7 +15,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN2, IN_BYTE1, IN_INT1, IN_INT2, OUT2, OUT_INT1, OUT_INT2, kernel, step
+from pulse.kernels._jit import (
+    IN2,
+    IN_BYTE1,
+    IN_INT1,
+    IN_INT2,
+    OUT2,
+    OUT_INT1,
+    OUT_INT2,
+    kernel,
+    routine,
+    step,
+)
 from pulse.kernels.hull import ORDERED
 from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RUN, SAMPLES, Intervals
 from pulse.kernels.reach import (
@@ -100,7 +111,7 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
     return holds
 
 
-@step
+@routine
 def _verify(t, v, index, w, j, offset, cut, strict):
     """Measure the chosen model from ``offset`` in interval ``j`` up to ``cut``: ``(interval, offset)`` up to
     which it holds.
@@ -126,7 +137,7 @@ def _verify(t, v, index, w, j, offset, cut, strict):
     return m, x1
 
 
-@step
+@routine
 def _parallel_start(t, v, index, w, j, offset, lines, evens):
     """The truth itself on interval ``j``, as a line; with ``evens`` moved aside, so that bounded integrals are
     equal at its end.
@@ -148,7 +159,7 @@ def _parallel_start(t, v, index, w, j, offset, lines, evens):
     return x1
 
 
-@step
+@routine
 def _halve_until_it_holds(t, v, index, w, j, offset):
     """Constants on a slope: the longest of the halvings of interval ``j`` on which the mean keeps the
     bounds; its end.
@@ -166,7 +177,7 @@ def _halve_until_it_holds(t, v, index, w, j, offset):
     return offset
 
 
-@step
+@routine
 def _emit(w, row, out_index, out_value, lo, hi, count):
     """Write a segment's range, models and achieved bounds; ``count`` coefficients per attribute."""
     out_index[row, 4] = count
@@ -184,18 +195,20 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
         out_value[row, at + width - 1] = w[a, DELTA]
 
 
-@step
+@routine
 def _emit_open(w, row, out_index, out_value, offset):
     """Write what is still open: where it begins, and the weight and delta it begins with."""
     out_index[row, 4] = 0
     out_value[row, 0], out_value[row, 1] = offset, offset
     width = (out_value.shape[1] - 2) // w.shape[0]
     for a in range(w.shape[0]):
-        at = 2 + a * width + width - 2
-        out_value[row, at], out_value[row, at + 1] = w[a, WEIGHT], w[a, DELTA]
+        at = 2 + a * width
+        for i in range(width - 2):
+            out_value[row, at + i] = 0.0
+        out_value[row, at + width - 2], out_value[row, at + width - 1] = w[a, WEIGHT], w[a, DELTA]
 
 
-@step
+@routine
 def _enter(t, index, flag, resume, w, j):
     """Load the state that element ``j`` begins with; returns its offset.
 
@@ -214,7 +227,7 @@ def _enter(t, index, flag, resume, w, j):
     return resume[k, 0] if first and not anew else 0.0
 
 
-@step
+@routine
 def _is_keys_end(index, flag, j, end):
     """Whether nothing but a closing point follows the intervals before ``end`` for their key."""
     k, last = index[j, 2], end

@@ -13,7 +13,7 @@ A set is a row of a 2-D array, one array for all of it: views and tuples of arra
 the innermost loop.
 """
 
-from pulse.kernels._jit import step
+from pulse.kernels._jit import routine, step
 
 BELOW, FITS, ABOVE = -1, 0, 1
 CAPACITY = 1 << 14  # points of a hull; more, and the set takes no further constraint
@@ -30,7 +30,7 @@ _HIGH_Y = _HIGH_X + CAPACITY
 HULL = _HIGH_Y + CAPACITY  # the first column after
 
 
-@step
+@routine
 def open_hulls(tube, i, x0, low0, high0, x1, low1, high1):
     """The lines through ``[low0, high0]`` at ``x0`` and ``[low1, high1]`` at ``x1 > x0``."""
     tube[i, _STEEP_B] = (high1 - low0) / (x1 - x0)

@@ -9,7 +9,7 @@ was made, up to one rounding.
 
 import numpy as np
 
-from pulse.kernels._jit import step
+from pulse.kernels._jit import routine
 from pulse.kernels.hull import ABOVE, BELOW, COUNT, FITS, HULL
 
 CAPACITY = 48  # vertices; ticks and tracks keep 4 to 12
@@ -21,7 +21,7 @@ _NEW_B = _NEW_A + CAPACITY + 4
 POLYGON = _NEW_B + CAPACITY + 4  # the first column after
 
 
-@step
+@routine
 def open_polygon(tube, i, x0, low0, high0, x1, low1, high1):
     """The lines through ``[low0, high0]`` at ``x0`` and ``[low1, high1]`` at ``x1``."""
     for j in range(4):
@@ -31,7 +31,7 @@ def open_polygon(tube, i, x0, low0, high0, x1, low1, high1):
     tube[i, COUNT] = 4
 
 
-@step
+@routine
 def constrain_polygon(tube, i, x, low, high):
     """Keep the lines whose value at ``x`` lies in ``[low, high]``; FITS, or the side on which all fail, the
     set left as it was.
@@ -54,7 +54,7 @@ def constrain_polygon(tube, i, x, low, high):
     return FITS
 
 
-@step
+@routine
 def _clip(tube, i, x, limit, sign):
     """Cut off the part where ``sign * (value - limit) > 0``; some of the set is known to remain."""
     m, n = int(tube[i, COUNT]), 0
@@ -78,7 +78,7 @@ def _clip(tube, i, x, limit, sign):
     tube[i, COUNT] = n
 
 
-@step
+@routine
 def _drop_flattest(tube, i, n):
     best, least = 0, np.inf
     for j in range(n):
@@ -93,7 +93,7 @@ def _drop_flattest(tube, i, n):
     return n - 1
 
 
-@step
+@routine
 def extreme_vertex(tube, i, x, side):
     """The line that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``."""
     best = 0
@@ -105,7 +105,7 @@ def extreme_vertex(tube, i, x, side):
     return tube[i, _A + best], tube[i, _B + best]
 
 
-@step
+@routine
 def widest_slope(tube, i, slope):
     """The largest difference between ``slope`` and that of a line in the set."""
     most = 0.0

@@ -18,7 +18,7 @@ the squared distance; long intervals are therefore asked at several instants.
 The state of attribute ``a`` is row ``a`` of a 2-D array ``w``; its columns are named below.
 """
 
-from pulse.kernels._jit import step
+from pulse.kernels._jit import routine, step
 from pulse.kernels.knots import CONTINUES, FRESH, LINEAR, SAMPLES
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.kernels.tube import (
@@ -106,7 +106,7 @@ def start_value(t, v, index, j, a, offset, linear):
     return y + (y1 - y) * (offset / ((t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS))
 
 
-@step
+@routine
 def _follow_line(w, a, x0, y0, x1, y1, lines):
     """Constraints of a ``linear`` truth from (x0, y0) to (x1, y1), both relative to BASE: how far, and the
     side it fails on.
@@ -168,7 +168,7 @@ def _ask_both(w, a, x, y0, y1, lines):
     return side
 
 
-@step
+@routine
 def _flush(w, a, x, lines):
     """Ask at ``x`` what the interval before it asks of its end; whether that can be had."""
     if w[a, PENDING] == 0.0:
@@ -177,7 +177,7 @@ def _flush(w, a, x, lines):
     return _ask_both(w, a, x, w[a, PENDING_Y], w[a, PENDING_Y], lines) == FITS
 
 
-@step
+@routine
 def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
     """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it
     fails on.
@@ -257,7 +257,7 @@ def _extend(v, index, flag, w, a, j, start, x0, x1, lines):
     return reached
 
 
-@step
+@routine
 def reach(t, v, index, flag, w, j, offset, lines, longest):
     """Extend a segment from ``offset`` seconds into interval ``j``: ``(end, cut)``.
 
@@ -294,7 +294,7 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
     return end, cut
 
 
-@step
+@routine
 def choose(w, start, cut):
     """One model per attribute out of what is feasible, into C0 and C1."""
     for a in range(w.shape[0]):
@@ -308,7 +308,7 @@ def choose(w, start, cut):
         w[a, C0], w[a, C1] = w[a, BASE] + ca, cb
 
 
-@step
+@routine
 def evens_out(w, start, cut):
     """Whether the chosen models end with the integrals equal, for every attribute whose integral is bounded."""
     for a in range(w.shape[0]):

@@ -8,7 +8,7 @@ those of one kind of bound do; where bounds on value and integral mix, it is a p
 The set of attribute ``i`` is row ``i`` of a 2-D array; ORDERED says which kind of lines to keep.
 """
 
-from pulse.kernels._jit import step
+from pulse.kernels._jit import routine, step
 from pulse.kernels.hull import (
     ABOVE,
     BELOW,
@@ -50,7 +50,7 @@ def clear(tube, i):
     tube[i, COUNT] = 0
 
 
-@step
+@routine
 def open_lines(tube, i, x0, low0, high0, x1, low1, high1):
     """Start with the lines through ``[low0, high0]`` at ``x0`` and ``[low1, high1]`` at ``x1 > x0``."""
     if tube[i, ORDERED] != 0.0:
@@ -87,7 +87,7 @@ def constrain(tube, i, x, low, high, lines):
     return FITS
 
 
-@step
+@routine
 def extreme(tube, i, x, side):
     """The model that is highest (``side`` BELOW) or lowest (ABOVE) at ``x``, which lies after all
     constraints: ever after, too.
@@ -99,7 +99,7 @@ def extreme(tube, i, x, side):
     return steepest_line(tube, i) if side == BELOW else flattest_line(tube, i)
 
 
-@step
+@routine
 def middle(tube, i, x):
     """A model well inside the set: midway between the extremes at ``x``, after all constraints."""
     high_a, high_b = extreme(tube, i, x, BELOW)
@@ -107,7 +107,7 @@ def middle(tube, i, x):
     return 0.5 * (high_a + low_a), 0.5 * (high_b + low_b)
 
 
-@step
+@routine
 def through(tube, i, x, y):
     """A model whose value at ``x``, not before any constraint, is ``y``; or the one that comes nearest."""
     high_a, high_b = extreme(tube, i, x, BELOW)
@@ -117,7 +117,7 @@ def through(tube, i, x, y):
     return low_a + part * (high_a - low_a), low_b + part * (high_b - low_b)
 
 
-@step
+@routine
 def steepest(tube, i, slope):
     """The largest difference between ``slope`` and the slope of a line in the set."""
     if tube[i, ORDERED] == 0.0:

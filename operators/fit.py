@@ -21,6 +21,7 @@ import pyarrow as pa
 from pulse.core import SegmentBatch, format_instant
 from pulse.core.errors import PulseError
 from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit
+from pulse.kernels.fit_polynomial import fit_polynomial
 from pulse.kernels.group import group
 from pulse.kernels.knots import LATE, NO_TIME, NOT_A_NUMBER, SUPERSEDED, USED, Intervals, intervals
 from pulse.kernels.status import BOUND_MISSED, OK
@@ -256,7 +257,7 @@ def fit_rows(
     t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Sequence[tuple[object, ...]]
 ) -> Fitted:
     """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
-    kernel = fit
+    kernel = fit_polynomial if spec.degree > 1 else fit
     fitted, status = kernel(t, v, found, spec.bounds, spec.truth, resume, degree=spec.degree)
     if status not in (OK, BOUND_MISSED):
         key, at = (int(fitted.key[-1]), int(fitted.tuple[-1])) if len(fitted.key) else (0, 0)

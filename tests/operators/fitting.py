@@ -118,7 +118,11 @@ def specs(draw: st.DrawFn, *, nonfinite: str | None = None) -> FitSpec:
         schema,
         error=error,
         drift=drift,
-        degree=draw(st.sampled_from([1, 1, "auto", *([0] if "linear" not in truths else [])])),
+        degree=draw(
+            st.sampled_from(
+                [1, 1, "auto", *([0] if "linear" not in truths else []), *([2, 4] if drift is None else [])]
+            )
+        ),
         max_gap=draw(st.sampled_from([None, None, 10 * SECOND])),
         nonfinite=nonfinite or draw(st.sampled_from(["reject", "hole"])),
     )

@@ -68,6 +68,10 @@ def _cases() -> list[Case]:
                 asked = {what: bound, "max_gap": "2 h"}
                 quick = bound == "0.3%" and truth == "linear"
                 cases.append(Case(sensors, {"temp": truth}, asked, quick, key="id"))
+    cases += [
+        Case(sensors, {"temp": "linear"}, {"error": 0.5, "max_gap": "2 h", "degree": d}, d == 2, key="id")
+        for d in (2, 3, 5)
+    ]
     both = {"temp": "linear", "rh": "step"}
     asked = {"error": 0.5, "max_gap": "2 h", "keep": "run", "nonfinite": "hole"}
     cases.append(Case(sensors, {"temp": "linear"}, asked, True, key="id"))

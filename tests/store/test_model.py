@@ -144,7 +144,7 @@ def test_what_was_set_aside_is_there_with_its_reason() -> None:
 def test_statistics_are_the_worst_achieved(stored: Model) -> None:
     worst = stored.manifest.statistics["attributes"]["x"]
     segments = stored.read()
-    assert worst["worst_err"] == segments.err("x").max() <= 0.5 * (1 + 1e-9)
+    assert worst["worst_err"] == segments.err("x").max() <= 0.5 + 1e-8  # instants are known to a grain
     assert worst["worst_drift"] == segments.drift("x").max()
     told = json.loads((stored.path / FILE).read_text())
     assert told["fit"]["error"] == {"x": "0.5"}
