@@ -61,6 +61,8 @@ Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 AUTO = -1  # degree chosen per segment
+# Constants that would cut an interval into more parts than this follow its slope in name only.
+_SHORTEST_PART = 2.0**-20
 SEGMENT, POINT_SEGMENT, OPEN_START, OPEN_SEGMENT = range(4)  # kinds of emitted rows
 
 
@@ -311,7 +313,8 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
         end, cut, missed = _settle(t, v, index, w, j, offset, cut, lines or degree == AUTO)
         for a in range(v.shape[0]):
             lines = lines or w[a, C1] != 0.0
-        if cut <= offset:
+        whole = (t[index[j, 1]] - t[p]) / MICROSECONDS
+        if cut <= offset or (end == j and cut - offset < _SHORTEST_PART * whole):
             cursor[2] = NOT_CONVERGED
             break
         _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1)
