@@ -191,7 +191,9 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
             out_value[row, at + i] = w[a, C0 + i] if i < count else 0.0
         err, drift = w[a, DEVIATION], w[a, DRIFT]
         if err > 0.0 or w[a, C1] != 0.0:
-            err += ROUNDING * w[a, MAGNITUDE] + GRAIN * abs(w[a, C1])  # instants are known to a grain
+            err += ROUNDING * w[a, MAGNITUDE]
+            loose = err + GRAIN * abs(w[a, C1])  # instants are known to a grain; but no more than was asked
+            err = max(err, min(loose, w[a, FLOOR])) if w[a, REL] == 0.0 else loose
         drift += ROUNDING * (w[a, WEIGHT] + drift)
         out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
         out_value[row, at + width - 1] = w[a, DELTA]
@@ -230,11 +232,12 @@ def _enter(t, index, flag, resume, w, j):
 
 
 @routine
-def _is_keys_end(index, flag, j, end):
+def _is_keys_end(t, index, flag, j, end):
     """Whether nothing but a closing point follows the intervals before ``end`` for their key."""
     k, last = index[j, 2], end
     if last < flag.shape[0] and flag[last] == POINT and index[last, 2] == k:
-        last += 1
+        if t[index[last, 0]] == t[index[last - 1, 1]]:  # else a lone tuple after a hole
+            last += 1
     return last == flag.shape[0] or index[last, 2] != k
 
 
@@ -250,7 +253,7 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
         lines = lines or (end < flag.shape[0] and flag[end] == OPEN)  # undecided: more is to come
     end, cut = reach(t, v, index, flag, w, j, offset, lines, LONGEST)
     choose(w, offset, cut)
-    if end > j + 1 and _is_keys_end(index, flag, j, end) and not evens_out(w, offset, cut):
+    if end > j + 1 and _is_keys_end(t, index, flag, j, end) and not evens_out(w, offset, cut):
         # What goes on elsewhere should not inherit a difference: go half the way, and try again with fewer
         # constraints from there.
         end, cut = reach(t, v, index, flag, w, j, offset, lines, (end - j) // 2)

@@ -78,7 +78,7 @@ def least_magnitude(y0, y1):
 @step
 def _inside(y, rel, floor):
     """The bound at a true value ``y``, less what rounding may use up."""
-    e = tolerance(y, rel, floor) * _INSIDE - ROUNDING * abs(y)
+    e = tolerance(y, rel, floor) * _INSIDE - 4 * ROUNDING * abs(y)
     return e if e > 0.0 else 0.0
 
 

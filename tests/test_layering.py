@@ -18,9 +18,10 @@ MAPPED = ("kernels", "operators", "validation", "datasets", "benchmarks")
 # A module may import its own package and those of lower levels. Two packages on one level know nothing of
 # each other. The longest prefix counts; "pulse" itself is what users touch: cli, session, doctor …
 LEVELS = {
-    "pulse": 7,
-    "pulse.benchmarks": 7,
-    "pulse.commands": 6,
+    "pulse": 8,
+    "pulse.benchmarks": 8,
+    "pulse.commands": 7,
+    "pulse.demo": 6,
     "pulse.session": 5,
     "pulse.runtime": 4,
     "pulse.language": 3,
