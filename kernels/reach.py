@@ -45,6 +45,9 @@ _SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the
 _MOST_INSTANTS = 16
 _EVEN = 1e-6  # of the bound on the integral: no difference worth handing on
 
+_NEAREST_KINK = 1e-15  # of an interval: nearer to its start is within the rounding of its values
+_MOST_STOPS = 6
+
 NOT_ASKED = -1.0
 # Columns of w: the tube's own, then what was asked (a pair of bounds is NOT_ASKED when its first number is
 # negative), …
@@ -91,7 +94,7 @@ def _next_kink(y0, y1, rel, floor):
     first = 1.0
     for sign in range(2):
         w = ((kink if sign == 0 else -kink) - y0) / (y1 - y0)
-        if 1e-9 < w < first:
+        if _NEAREST_KINK < w < first:
             first = w
     return first
 
@@ -116,8 +119,11 @@ def _follow_line(w, a, x0, y0, x1, y1, lines):
     e = _inside(y + base, rel, floor)
     if w[a, COUNT] == 0:
         constrain(w, a, x, y - e, y + e, lines)
+    stops = 0
     while x < x1:
-        part = _next_kink(y + base, y1 + base, rel, floor)
+        # Two kinks, each perhaps met again by rounding, are all there can be.
+        part = _next_kink(y + base, y1 + base, rel, floor) if stops < _MOST_STOPS else 1.0
+        stops += 1
         xe, ye = (x1, y1) if part == 1.0 else (x + part * (x1 - x), y + part * (y1 - y))
         ee = _inside(ye + base, rel, floor)
         side = constrain(w, a, xe, ye - ee, ye + ee, lines)

@@ -6,7 +6,6 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -88,7 +87,6 @@ def dwarfs(stream, asked):
     return False
 
 
-@pytest.mark.xfail(reason="kinks within 1e-9 of an interval's start are passed over", strict=True)
 def test_a_kink_right_after_a_tuple():
     stream = one_key([0.0, 0.0, 1e12], "linear", spacing=7_889_400 * SECOND)
     asked = [naive.Asked(0.01, 0.05)]
