@@ -164,12 +164,14 @@ def decode(file: Path, *, threads: bool = True) -> int:
 
 
 _FIT = """
-import json, resource, sys
+import json, sys
+from pathlib import Path
 from pulse.session import Session
 Session(engine="local").fit(
     sys.argv[1], key="symbol", time="t", model={"price": "step"}, error="0.05%", out=sys.argv[2]
 )
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+mark = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(json.dumps(int(mark.split()[1]) * 1024))  # ru_maxrss would count the parent's pages from before exec
 """
 
 
