@@ -30,9 +30,7 @@ from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times, values
 
 REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
-_CHUNK = (
-    1 << 20
-)  # rows worked on at a time: large enough for the kernels, small enough for the cache's second level
+_CHUNK = 1 << 21  # rows worked on at a time: row groups as most writers make them go in one pass
 
 
 class FitError(PulseError, ValueError):

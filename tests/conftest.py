@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-# No deadlines anywhere: the first example of a test may compile a kernel. HYPOTHESIS_PROFILE chooses.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.register_profile("nojit", settings.get_profile("ci"), max_examples=10)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+# No deadlines anywhere: the first example of a test may compile a kernel. HYPOTHESIS_PROFILE chooses: by default the same
+# examples every time, so that a run says something about the change; `explore` looks for new ones.
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("default", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("nojit", settings.get_profile("default"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "default")
 
 
 @pytest.fixture(scope="session")
