@@ -45,6 +45,7 @@ def run(folder: Path, *, rows: str, engine: str, say: Say) -> None:
             "max_gap": "10 min",
             "overwrite": True,
         }
+        say("the first fit on a machine compiles its kernels, which takes a minute or two; later ones do not")
         say(
             "\nmodels                                 tuples  segments  tuples/segment   worst error   seconds"
         )
