@@ -7,11 +7,15 @@ takes small sizes. Every contender's result is checked.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,7 @@ from pulse.datasets.generators import generate
 from pulse.kernels import _jit
 from pulse.kernels.fit import SEGMENT, fit
 from pulse.kernels.group import group
-from pulse.kernels.knots import NO_TIME, STEP, intervals
+from pulse.kernels.knots import NO_TIME, STEP, USED, intervals
 from pulse.kernels.reach import NOT_ASKED
 from pulse.session import Session
 from pulse.store.model import Model
@@ -88,6 +92,16 @@ def test_kernel(benchmark: Any, tuples: Any, what: str) -> None:
     benchmark.extra_info["tuples per segment"] = len(t) / int(chosen.sum())
     if bounds[0] >= 0:
         assert fitted.err[chosen].max() <= bounds[0] * v.max() * (1 + 1e-6) + 1e-6
+        watermark = np.full(len(offsets) - 1, NO_TIME, dtype=np.int64)
+        ruling = intervals(t, v, offsets, truth, nothing, watermark).verdict == USED
+        first = fitted.tuple[chosen]
+        at = np.searchsorted(first, np.arange(len(t)), side="right") - 1
+        x = (t - t[first][at]) / 1e6
+        inside = ruling & (x < fitted.hi[chosen][at])  # a key's last tuple is a point of its own
+        c = fitted.coefficients[chosen, 0][at]
+        model = c[:, 0] + (c[:, 1] * x if c.shape[1] > 1 else 0.0)
+        assert np.all(np.abs(model - v[0])[inside] <= bounds[0] * v[0][inside] + 1e-9)
+        assert inside.mean() > 0.3  # about half of the ticks share their instant with a later one
     else:
         assert fitted.drift[chosen].max() <= bounds[2] * v.max() * (1 + 1e-6)
 
@@ -105,6 +119,13 @@ def test_keogh(benchmark: Any, tuples: Any) -> None:
     benchmark.extra_info["tuples per segment"] = len(t) / len(starts)
     assert starts[0] == 0
     assert np.all(np.diff(starts) > 0)
+    ends = np.append(starts[1:], len(t)) - 1
+    at = np.searchsorted(starts, np.arange(len(t)), side="right") - 1
+    i, j = starts[at], ends[at]
+    slope = (v[0][j] - v[0][i]) / np.maximum((t[j] - t[i]) * 1e-6, 1e-9)
+    off = np.abs(v[0][i] + slope * ((t - t[i]) * 1e-6) - v[0])
+    between = (np.arange(len(t)) > i) & (np.arange(len(t)) < j)
+    assert np.all(off[between] <= SHARE * v[0][between] * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("contender", ["pulse", "pyarrow decodes"])
@@ -200,3 +221,41 @@ def test_memory(benchmark: Any, tmp_path: Path, rows: int) -> None:
 
 
 _MARKS: dict[int, tuple[int, int]] = {}
+
+
+@pytest.mark.parametrize("rows", [1_000_000, 4_000_000] if QUICK else [10_000_000, 100_000_000])
+def test_spark_memory(benchmark: Any, tmp_path: Path, rows: int) -> None:
+    """The high-water mark of Spark's Python workers, which must not grow with the rows."""
+    path = tmp_path / "ticks.parquet"
+    generate("ticks", rows, path, seed=2)
+    with Session("local[2]") as session:
+        session.spark.range(1).collect()
+        done = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            watched = pool.submit(_workers_high_water, done)
+            benchmark.group = "fit on Spark, memory"
+            benchmark.extra_info.update(contender=f"{rows:,} rows", work=rows)
+            model = benchmark.pedantic(lambda: fitted_model(session, path, tmp_path), rounds=1, iterations=1)
+            done.set()
+            high = watched.result()
+    assert model.manifest.tuples == rows
+    benchmark.extra_info["worker's high-water mark, MB"] = high / 1e6
+    _WORKER_MARKS[rows] = high
+    if len(_WORKER_MARKS) == 2:
+        small, large = (_WORKER_MARKS[r] for r in sorted(_WORKER_MARKS))
+        assert 0 < large < 1.25 * small
+
+
+def _workers_high_water(done: threading.Event) -> int:
+    """The largest resident size any of Spark's Python workers had until ``done``."""
+    high = 0
+    while not done.wait(0.1):
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it may end while it is looked at
+                if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                    mark = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
+                    high = max(high, int(mark[1]) * 1024 if mark else 0)
+    return high
+
+
+_WORKER_MARKS: dict[int, int] = {}
