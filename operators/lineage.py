@@ -1,0 +1,100 @@
+"""Which input segments caused each row of a relation (semantics 1.5): kept by every operator, when it is asked for.
+
+A sparse table: row ``i`` was caused by ``table[entries[offsets[i]:offsets[i + 1]]]``, entries of id, key, ref, lo and hi. Operators
+compose it by taking, merging and spanning rows; nothing is looked up in the inputs again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.schema import LINEAGE
+
+
+@dataclass(frozen=True, eq=False)
+class Lineage:
+    """Causes of ``len(offsets) - 1`` rows; entries of a row ascend and are distinct."""
+
+    offsets: IntArray
+    entries: IntArray
+    table: pa.StructArray
+
+    @classmethod
+    def of(cls, lists: pa.ListArray) -> Lineage:
+        """From a ``lineage`` column."""
+        offsets = lists.offsets.to_numpy().astype(np.int64)
+        table = lists.values[int(offsets[0]) : int(offsets[-1])]
+        return cls(offsets - offsets[0], np.arange(len(table)), table)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: IntArray) -> Lineage:
+        """The causes of these rows."""
+        starts, counts = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        return Lineage(offsets, self.entries[_ranges(starts, counts, offsets)], self.table)
+
+    def spans(self, first: IntArray, last: IntArray) -> Lineage:
+        """The causes of rows ``first[i] … last[i]`` (inclusive) together: what a window was caused by."""
+        starts = self.offsets[first]
+        counts = self.offsets[last + 1] - starts
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        return Lineage(offsets, self.entries[_ranges(starts, counts, offsets)], self.table)._distinct()
+
+    def gather(self, offsets: IntArray, rows: IntArray) -> Lineage:
+        """The causes of any set of rows for each output row: ``rows[offsets[i]:offsets[i + 1]]`` together."""
+        taken = self.take(rows)
+        return Lineage(taken.offsets[offsets], taken.entries, taken.table)._distinct()
+
+    @staticmethod
+    def merge(a: Lineage, b: Lineage) -> Lineage:
+        """The causes of both, row by row: what a join notes."""
+        counts_a, counts_b = np.diff(a.offsets), np.diff(b.offsets)
+        offsets = np.concatenate(([0], np.cumsum(counts_a + counts_b)))
+        entries = np.empty(offsets[-1], np.int64)
+        entries[_ranges(offsets[:-1], counts_a, np.concatenate(([0], np.cumsum(counts_a))))] = a.entries
+        same = a.table is b.table
+        moved = b.entries if same else b.entries + len(a.table)
+        entries[_ranges(offsets[:-1] + counts_a, counts_b, np.concatenate(([0], np.cumsum(counts_b))))] = (
+            moved
+        )
+        table = a.table if same else pa.concat_arrays([a.table, b.table])
+        return Lineage(offsets, entries, table)._distinct()
+
+    @staticmethod
+    def concat(parts: list[Lineage]) -> Lineage:
+        """Rows of one after rows of the other."""
+        before = np.cumsum([0, *(len(part.table) for part in parts)])
+        entries = [part.entries + shift for part, shift in zip(parts, before, strict=False)]
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return Lineage(
+            np.concatenate(([0], np.cumsum(counts))),
+            np.concatenate(entries),
+            pa.concat_arrays([part.table for part in parts]),
+        )
+
+    def to_arrow(self) -> pa.ListArray:
+        """The ``lineage`` column."""
+        table = self.table.take(pa.array(self.entries))
+        return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), table).cast(LINEAGE)
+
+    def _distinct(self) -> Lineage:
+        """Each cause of a row once."""
+        row = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        order = np.lexsort((self.entries, row))
+        row, entries = row[order], self.entries[order]
+        fresh = np.ones(len(row), bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (entries[1:] != entries[:-1])
+        counts = np.bincount(row[fresh], minlength=len(self))
+        return Lineage(np.concatenate(([0], np.cumsum(counts))), entries[fresh], self.table)
+
+
+def _ranges(starts: IntArray, counts: IntArray, offsets: IntArray) -> IntArray:
+    """``starts[i], starts[i] + 1, …`` (``counts[i]`` of them) one after the other; ``offsets`` are the sums of counts."""
+    places: IntArray = np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])
+    return places

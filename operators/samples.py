@@ -1,0 +1,53 @@
+"""Values at regular instants on an arc of a plan: what tuples are made of (semantics 3.8).
+
+Instants are multiples of ``every`` since the epoch. A **stretch** is a run of consecutive instants of one key; a key with long
+holes has several, so that holes cost nothing. Within a stretch every instant has its place, also where there is no value
+(certainty ABSENT), so that two relations are joined on time by slicing::
+
+    key A   |. . v v v v . v v|            |v v v v|        two stretches; "." is ABSENT
+            first[0]                       first[1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import CertaintyArray
+from pulse.core.columns import Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Stretch ``s`` of key ``group[s]`` (ascending) has the samples ``offsets[s]:offsets[s + 1]``, at ``first[s] + i * every``.
+
+    ``keys`` are per group. ``values``, ``err``, ``unmodelled`` and ``certainty`` are per sample; where certainty is ABSENT
+    the others mean nothing (but values are finite). Stretches of one key ascend in time and do not overlap.
+    """
+
+    columns: Columns
+    keys: tuple[pa.Array, ...]
+    group: IntArray
+    first: IntArray
+    offsets: IntArray
+    every: int
+    values: Mapping[str, FloatArray]
+    err: Mapping[str, FloatArray]
+    certainty: CertaintyArray
+    unmodelled: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @cached_property
+    def times(self) -> IntArray:
+        """The instant of every sample, microseconds since the epoch."""
+        counts = np.diff(self.offsets)
+        starts = self.first - self.every * self.offsets[:-1]
+        times: IntArray = np.repeat(starts, counts) + self.every * np.arange(len(self))
+        return times

@@ -1,0 +1,93 @@
+"""What flows along an arc of a plan: the attributes by role, without the rules that a stored stream must keep.
+
+Inside a plan an attribute is named by the alias it came in by, ``R.x``, so that both sides of a join stay apart; the last
+projection gives the names that the user sees. Unlike a :class:`~pulse.core.schema.StreamSchema` an arc may have nothing
+modelled: a query may ask only who and when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pulse.core.arrow_types import COEFFICIENTS, REF
+from pulse.core.errors import unknown_column
+from pulse.core.schema import LINEAGE, Role, StreamSchema
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples."""
+
+    key: tuple[tuple[str, pa.DataType], ...]
+    modelled: tuple[str, ...]
+    unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
+    time: str = "t"
+
+    @classmethod
+    def of(cls, schema: StreamSchema) -> Columns:
+        """The attributes of a stored stream, by their own names."""
+        return cls(schema.key, schema.modelled_names, schema.unmodelled, schema.time)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key's columns, in order."""
+        return tuple(name for name, _ in self.key)
+
+    @property
+    def unmodelled_names(self) -> tuple[str, ...]:
+        """The unmodelled attributes, in order."""
+        return tuple(name for name, _ in self.unmodelled)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Key, modelled and unmodelled attributes; not the time."""
+        return (*self.key_names, *self.modelled, *self.unmodelled_names)
+
+    def role(self, name: str) -> Role:
+        """What the attribute is; :func:`~pulse.core.errors.unknown_column` if there is none of this name."""
+        if name in self.key_names:
+            return Role.KEY
+        if name in self.modelled:
+            return Role.MODELLED
+        if name in self.unmodelled_names:
+            return Role.UNMODELLED
+        if name == self.time:
+            return Role.TIME
+        raise unknown_column(name, self.names, "query")
+
+    def type_of(self, name: str) -> pa.DataType:
+        """The Arrow type of a key or unmodelled attribute, float64 of a modelled one."""
+        for other, type_ in (*self.key, *self.unmodelled):
+            if other == name:
+                return type_
+        self.role(name)
+        return pa.float64()
+
+    def prefixed(self, alias: str) -> Columns:
+        """The same attributes as ``alias.name``.
+
+        >>> Columns((), ("x",)).prefixed("R").modelled
+        ('R.x',)
+        """
+        return Columns(
+            tuple((f"{alias}.{name}", type_) for name, type_ in self.key),
+            tuple(f"{alias}.{name}" for name in self.modelled),
+            tuple((f"{alias}.{name}", type_) for name, type_ in self.unmodelled),
+            f"{alias}.{self.time}",
+        )
+
+    def segment_schema(self, *, lineage: bool = False) -> pa.Schema:
+        """The columns of result segments: as a stored stream's, and ``certainty``."""
+        fields = [*self.key, ("ref", REF), ("lo", pa.float64()), ("hi", pa.float64()), *self.unmodelled]
+        for name in self.modelled:
+            fields += [(name, COEFFICIENTS), (f"{name}_err", pa.float64()), (f"{name}_drift", pa.float64())]
+        fields.append(("certainty", pa.string()))
+        return pa.schema([*fields, ("lineage", LINEAGE)] if lineage else fields)
+
+    def tuple_schema(self, select: tuple[str, ...]) -> pa.Schema:
+        """The columns of sampled tuples: time, the selected attributes, ``a_err`` per modelled one, ``certainty``."""
+        fields = [(self.time, REF), *((name, self.type_of(name)) for name in select)]
+        fields += [(f"{name}_err", pa.float64()) for name in select if name in self.modelled]
+        return pa.schema([*fields, ("certainty", pa.string())])

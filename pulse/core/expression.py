@@ -1,0 +1,261 @@
+"""Expressions over the attributes of an arc: what predicates and projections are made of.
+
+Immutable nodes that compare by structure, so that a plan can be rewritten and equal parts found. Names of columns are those
+of the arc that the expression is evaluated on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+ARITHMETIC = ("+", "-", "*", "/", "^")
+RELATIONS = ("<", "<=", "=", "!=", ">=", ">")
+FLIPPED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
+NEGATED = {"<": ">=", "<=": ">", "=": "!=", "!=": "=", ">=": "<", ">": "<="}
+
+FUNCTIONS = {"abs": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "distance": 4, "distance2": 4}
+"""Name and number of arguments. ``distance(x1, y1, x2, y2)``; ``distance2`` is its square, made by a rewrite rule."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A node."""
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The expressions that this one is made of."""
+        return ()
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Expression:
+        """The same node over other parts."""
+        assert not parts
+        return self
+
+
+@dataclass(frozen=True)
+class Column(Expression):
+    """An attribute of the arc: key, modelled, unmodelled, or the time."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Constant(Expression):
+    """A number, text or truth value."""
+
+    value: float | int | str | bool
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.value}'"
+            if isinstance(self.value, str)
+            else f"{self.value:g}"
+            if isinstance(self.value, float)
+            else str(self.value)
+        )
+
+
+@dataclass(frozen=True)
+class Instant(Expression):
+    """A point in time, microseconds since the epoch: what the time attribute is compared with."""
+
+    microseconds: int
+
+    def __str__(self) -> str:
+        from pulse.core.time import format_instant
+
+        return f"'{format_instant(self.microseconds)}'"
+
+
+@dataclass(frozen=True)
+class Parameter(Expression):
+    """``:name``: a value given when the query is asked."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f":{self.name}"
+
+
+@dataclass(frozen=True)
+class Elapsed(Expression):
+    """``t`` in a MODEL clause: seconds since the start of the segment."""
+
+    def __str__(self) -> str:
+        return "t"
+
+
+@dataclass(frozen=True)
+class Arithmetic(Expression):
+    """``left op right``, op one of ``+ - * / ^``; the right side of ``^`` is a whole number, 0 or more."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Arithmetic:
+        return Arithmetic(self.op, *parts)
+
+    def __str__(self) -> str:
+        return f"({self.left} {self.op} {self.right})"
+
+
+@dataclass(frozen=True)
+class Negative(Expression):
+    """``-operand``."""
+
+    operand: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Negative:
+        return Negative(*parts)
+
+    def __str__(self) -> str:
+        return f"-{self.operand}"
+
+
+@dataclass(frozen=True)
+class Function(Expression):
+    """A function of :data:`FUNCTIONS`."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Function:
+        return Function(self.name, parts)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class Comparison(Expression):
+    """``left R right``, R one of :data:`RELATIONS`."""
+
+    relation: str
+    left: Expression
+    right: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Comparison:
+        return Comparison(self.relation, *parts)
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
+
+
+@dataclass(frozen=True)
+class And(Expression):
+    """All of the operands; of none: true."""
+
+    operands: tuple[Expression, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.operands
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> And:
+        return And(parts)
+
+    def __str__(self) -> str:
+        return "(" + " and ".join(map(str, self.operands)) + ")"
+
+
+@dataclass(frozen=True)
+class Or(Expression):
+    """One of the operands; of none: false."""
+
+    operands: tuple[Expression, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.operands
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Or:
+        return Or(parts)
+
+    def __str__(self) -> str:
+        return "(" + " or ".join(map(str, self.operands)) + ")"
+
+
+@dataclass(frozen=True)
+class Not(Expression):
+    """Not the operand."""
+
+    operand: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def with_parts(self, parts: tuple[Expression, ...]) -> Not:
+        return Not(*parts)
+
+    def __str__(self) -> str:
+        return f"not {self.operand}"
+
+
+TRUE, FALSE = Constant(True), Constant(False)
+
+
+def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The expression with ``change`` applied to every node, inner ones first.
+
+    >>> str(transform(Negative(Column("x")), lambda e: Column("y") if e == Column("x") else e))
+    '-y'
+    """
+    parts = tuple(transform(part, change) for part in expression.parts)
+    return change(expression if parts == expression.parts else expression.with_parts(parts))
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and all it is made of."""
+    yield expression
+    for part in expression.parts:
+        yield from walk(part)
+
+
+def columns_of(expression: Expression) -> set[str]:
+    """The names of the columns that occur.
+
+    >>> sorted(columns_of(Comparison("<", Column("x"), Arithmetic("+", Column("y"), Constant(1)))))
+    ['x', 'y']
+    """
+    return {node.name for node in walk(expression) if isinstance(node, Column)}
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The predicates that must all hold; none for TRUE."""
+    if isinstance(predicate, And):
+        return tuple(one for operand in predicate.operands for one in conjuncts(operand))
+    return () if predicate == TRUE else (predicate,)
+
+
+def all_of(predicates: Any) -> Expression:
+    """Their conjunction, as simple as it can be written."""
+    flat = tuple(one for predicate in predicates for one in conjuncts(predicate))
+    return TRUE if not flat else flat[0] if len(flat) == 1 else And(flat)
+
+
+def renamed(expression: Expression, names: dict[str, Expression]) -> Expression:
+    """The expression with columns replaced by what they stand for."""
+    return transform(expression, lambda e: names.get(e.name, e) if isinstance(e, Column) else e)

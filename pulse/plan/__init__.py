@@ -1,0 +1,1 @@
+"""Logical plans, the rules that rewrite them, and their cutting into fragments. Knows nothing of SQL, operators or Spark."""

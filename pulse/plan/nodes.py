@@ -1,0 +1,280 @@
+"""The nodes of a logical plan: immutable, typed by :class:`~pulse.core.columns.Columns`, compared by structure.
+
+Equal nodes are the same computation, which is what lets a fragment evaluate a scan once that a query names twice, and a
+sweep share a window among variants. Keys are never projected away before the end: what is modelled depends on key and time
+everywhere in a plan (semantics 1.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import TRUE, Column, Constant, Expression, Parameter
+from pulse.core.schema import Role
+
+FUNCTIONS = ("min", "max", "sum", "avg")
+
+Duration = int | Parameter
+"""Microseconds, or a parameter that stands for them."""
+
+
+class PlanError(PulseError, ValueError):
+    """A query that has a form but no meaning."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a plan."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes whose output this one takes."""
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same node over other inputs."""
+        assert not inputs
+        return self
+
+    @property
+    def columns(self) -> Columns:
+        """What the node gives."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """A stored stream, its attributes named ``alias.attribute``.
+
+    ``stored`` are all attributes by their own names; ``attributes`` those (modelled or unmodelled) that are read, None for all.
+    Only what lies in ``[start, end)`` (microseconds) is read, and only keys for which ``keys`` (a predicate over
+    ``alias.key`` columns) holds. ``models`` is the MODEL clause: attribute (own name) and its expression, over
+    ``alias.attribute`` columns and :class:`~pulse.core.expression.Elapsed`.
+    """
+
+    stream: str
+    alias: str
+    stored: Columns
+    models: tuple[tuple[str, Expression], ...] = ()
+    attributes: tuple[str, ...] | None = None
+    start: int | None = None
+    end: int | None = None
+    keys: Expression = TRUE
+
+    @cached_property
+    def columns(self) -> Columns:
+        own = self.stored
+        made = tuple(name for name, _ in self.models)
+        modelled = (*(n for n in own.modelled if n not in made), *made)
+        unmodelled = tuple((n, type_) for n, type_ in own.unmodelled if n not in made)
+        if self.attributes is not None:
+            modelled = tuple(n for n in modelled if n in self.attributes)
+            unmodelled = tuple((n, type_) for n, type_ in unmodelled if n in self.attributes)
+        return Columns(own.key, modelled, unmodelled, own.time).prefixed(self.alias)
+
+
+@dataclass(frozen=True)
+class _Unary(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Filter(_Unary):
+    """The times at which ``predicate`` holds."""
+
+    predicate: Expression
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+
+@dataclass(frozen=True)
+class Project(_Unary):
+    """New names and expressions; a key that no output names is carried through under its old name.
+
+    An output that is a column keeps its role; a text constant is a key; any other expression is modelled. ``time`` is the
+    name of the time attribute from here on.
+    """
+
+    outputs: tuple[tuple[str, Expression], ...]
+    time: str
+
+    @cached_property
+    def columns(self) -> Columns:
+        before = self.input.columns
+        key: list[tuple[str, pa.DataType]] = []
+        modelled: list[str] = []
+        unmodelled: list[tuple[str, pa.DataType]] = []
+        named: set[str] = set()
+        for name, expression in self.outputs:
+            role = before.role(expression.name) if isinstance(expression, Column) else None
+            if isinstance(expression, Column) and role is Role.KEY:
+                key.append((name, before.type_of(expression.name)))
+                named.add(expression.name)
+            elif isinstance(expression, Column) and role is Role.UNMODELLED:
+                unmodelled.append((name, before.type_of(expression.name)))
+            elif isinstance(expression, Constant) and isinstance(expression.value, str):
+                key.append((name, pa.string()))
+            else:
+                modelled.append(name)
+        carried = tuple((name, type_) for name, type_ in before.key if name not in named)
+        return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time)
+
+
+@dataclass(frozen=True)
+class Near:
+    """Two positions that a predicate holds within ``reach`` of each other: what the grid of a pair join is made for.
+
+    ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at
+    the very instant; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
+    """
+
+    left: tuple[str, str]
+    right: tuple[str, str]
+    reach: Expression
+    window: Duration = 0
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Common times of two inputs (semantics 3.4) with equal keys where ``equal`` says so, and the condition.
+
+    ``equal`` pairs key columns (left, right); both are kept. ``condition`` may compare keys, modelled and unmodelled
+    attributes of both. ``near``, set by a rewrite rule, bounds which pairs can matter.
+    """
+
+    left: Node
+    right: Node
+    equal: tuple[tuple[str, str], ...] = ()
+    condition: Expression = TRUE
+    near: Near | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> Columns:
+        a, b = self.left.columns, self.right.columns
+        return Columns((*a.key, *b.key), (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled), a.time)
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """The segments of all inputs, which have the same columns. A key that two inputs give at the same time is an error."""
+
+    members: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.members
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return Union(inputs)
+
+    @property
+    def columns(self) -> Columns:
+        return self.members[0].columns
+
+
+@dataclass(frozen=True)
+class Across(_Unary):
+    """``function`` of ``argument`` over all keys that share ``by``, at each instant: envelope, sum or mean of those present.
+
+    The output is named ``output``. ``by`` are key columns of the input. With ``partial`` the input holds partial results
+    of the same function (for ``avg``: sums and counts), which are merged.
+    """
+
+    function: str
+    argument: str
+    output: str
+    by: tuple[str, ...]
+    phase: str = "whole"  # or "partial" (below an exchange) and "merge" (above it)
+
+    @cached_property
+    def columns(self) -> Columns:
+        before = self.input.columns
+        key = tuple((name, type_) for name, type_ in before.key if name in self.by)
+        modelled = (
+            (self.output, f"{self.output}#count")
+            if self.phase == "partial" and self.function == "avg"
+            else (self.output,)
+        )
+        return Columns(key, modelled, (), before.time)
+
+
+@dataclass(frozen=True)
+class Window(_Unary):
+    """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6)."""
+
+    function: str
+    argument: str
+    output: str
+    size: Duration
+    advance: Duration | None
+
+    @cached_property
+    def columns(self) -> Columns:
+        before = self.input.columns
+        return Columns(before.key, (self.output,), (), before.time)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A space-time grid: a key's model between two bucket edges goes to all cells its bounding box touches.
+
+    ``position`` are the two modelled columns; None: by time only. ``bucket`` and ``margin`` in microseconds: a bucket
+    ``[B, B + bucket)`` answers for closing times in it and gets what lies in ``[B - margin, B + bucket)``.
+    ``reach`` is the distance within which pairs matter.
+    """
+
+    position: tuple[str, str] | None
+    reach: Expression | None
+    bucket: Duration
+    margin: tuple[Duration, ...]  # to be summed: the windows above
+
+
+@dataclass(frozen=True)
+class Exchange(_Unary):
+    """Where segments change partitions: ``by`` names the key columns that bring rows together (none: all to one), or a grid."""
+
+    by: tuple[str, ...] | Grid
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+
+def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan with ``change`` applied to every node, inputs first."""
+    inputs = tuple(transform(one, change) for one in node.inputs)
+    return change(node if inputs == node.inputs else node.with_inputs(inputs))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it."""
+    yield node
+    for one in node.inputs:
+        yield from walk(one)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """The scans of a plan, from left to right."""
+    return tuple(one for one in walk(node) if isinstance(one, Scan))

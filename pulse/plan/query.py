@@ -1,0 +1,167 @@
+"""A query: a plan, and what is asked about its result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pulse.core.bounds import ErrorBound
+from pulse.core.errors import PulseError
+from pulse.core.expression import Constant, Expression, Parameter, transform, walk
+from pulse.core.time import parse_duration
+from pulse.plan import nodes
+from pulse.plan.nodes import Duration, Node, PlanError, Window
+
+
+class ParameterError(PulseError, ValueError):
+    """A parameter that is missing, unknown, or not of the kind its place asks for."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """``select`` are the output columns in order (all of the plan's keys among them). ``every`` is the SAMPLE clause.
+
+    ``errors`` are the ERROR WITHIN clauses: attribute, None for all modelled ones, and bound (a parameter possible).
+    ``possible`` asks for possible ranges as well.
+    """
+
+    plan: Node
+    select: tuple[str, ...]
+    every: Duration | None = None
+    errors: tuple[tuple[str | None, ErrorBound | Parameter], ...] = ()
+    possible: bool = False
+    text: str = ""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of all parameters, in order of appearance in the plan."""
+        found: dict[str, None] = {}
+        for node in nodes.walk(self.plan):
+            for value in _values(node):
+                found.update(dict.fromkeys(_parameters(value)))
+        for value in (self.every, *(bound for _, bound in self.errors)):
+            found.update(dict.fromkeys(_parameters(value)))
+        return tuple(found)
+
+    def bind(self, values: Mapping[str, Any]) -> Query:
+        """The query with all its parameters given."""
+        known = self.parameters
+        missing = [name for name in known if name not in values]
+        if missing:
+            raise ParameterError(
+                f"query: no value for {', '.join(':' + name for name in missing)}; give it as a keyword (--param {missing[0]}=…)"
+            )
+        for name in values:
+            if name not in known:
+                has = ", ".join(":" + other for other in known) or "none"
+                raise ParameterError(f"query: there is no parameter :{name}; it has {has}")
+        plan = nodes.transform(self.plan, lambda node: _bound(node, values))
+        every = _duration(self.every, values, "sample every")
+        errors = tuple(
+            (name, ErrorBound.parse(values[bound.name]) if isinstance(bound, Parameter) else bound)
+            for name, bound in self.errors
+        )
+        return replace(self, plan=plan, every=every, errors=errors)
+
+    @property
+    def rate(self) -> int | None:
+        """The rate of its tuples in microseconds: the SAMPLE clause, else the advance of its outermost windows (3.8).
+
+        Windows with different advances share the closing times that are multiples of both.
+        """
+        if self.every is not None:
+            assert isinstance(self.every, int)
+            return self.every
+        advances = list(_advances(self.plan))
+        return math.lcm(*advances) if advances else None
+
+
+def _advances(node: Node) -> Any:
+    if isinstance(node, Window):
+        if node.advance is not None:
+            yield node.advance
+        return
+    for one in node.inputs:
+        yield from _advances(one)
+
+
+def _values(node: Node) -> list[Any]:
+    return [getattr(node, field.name) for field in fields(node)]
+
+
+def _parameters(value: Any) -> Any:
+    if isinstance(value, Expression):
+        yield from (one.name for one in walk(value) if isinstance(one, Parameter))
+    elif isinstance(value, nodes.Near):
+        yield from _parameters((value.reach, value.window))
+    elif isinstance(value, nodes.Grid):
+        yield from _parameters((value.reach, value.bucket, value.margin))
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _parameters(one)
+
+
+def _bound(node: Node, values: Mapping[str, Any]) -> Node:
+    """A node with its own parameters replaced; its inputs are done already."""
+    changed: dict[str, Any] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node) or not any(True for _ in _parameters(value)):
+            continue
+        changed[field.name] = _replaced(
+            value, values, f"window {field.name}" if isinstance(node, Window) else ""
+        )
+    return replace(node, **changed) if changed else node
+
+
+def _replaced(value: Any, values: Mapping[str, Any], duration: str) -> Any:
+    if duration and isinstance(value, Parameter):
+        return _duration(value, values, duration)
+    if isinstance(value, Expression):
+        return transform(value, lambda e: _constant(e, values) if isinstance(e, Parameter) else e)
+    if isinstance(value, nodes.Near):
+        return replace(
+            value,
+            reach=_replaced(value.reach, values, ""),
+            window=_duration(value.window, values, "window size"),
+        )
+    if isinstance(value, nodes.Grid):
+        return replace(
+            value,
+            reach=None if value.reach is None else _replaced(value.reach, values, ""),
+            bucket=_duration(value.bucket, values, "bucket"),
+            margin=tuple(_duration(one, values, "window size") for one in value.margin),
+        )
+    if isinstance(value, tuple):
+        return tuple(_replaced(one, values, duration) for one in value)
+    return value
+
+
+def _constant(parameter: Parameter, values: Mapping[str, Any]) -> Constant:
+    value = values[parameter.name]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ParameterError(
+            f"query: parameter :{parameter.name}: expected a number or text, got {value!r} ({type(value).__name__})"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ParameterError(f"query: parameter :{parameter.name}: expected a finite number, got {value!r}")
+    return Constant(value)
+
+
+def _duration(value: Duration | None, values: Mapping[str, Any], where: str) -> Any:
+    if not isinstance(value, Parameter):
+        return value
+    given = values[value.name]
+    try:
+        return parse_duration(given.item() if hasattr(given, "item") else given)
+    except (PulseError, TypeError) as e:
+        raise ParameterError(
+            f"query: parameter :{value.name} ({where}): expected a duration, seconds or such as '10 s', got {given!r}: {e}"
+        ) from None
+
+
+__all__ = ["ParameterError", "PlanError", "Query"]
