@@ -1,0 +1,207 @@
+"""Where rows must change partitions: the plan with :class:`~pulse.plan.nodes.Exchange` nodes placed.
+
+A **fragment** is what lies between exchanges. Its leaves are either scans of one single stream, which the workers read key by
+key, or only exchanges. ::
+
+    Project                              one fragment; its leaves are exchanges
+      Window                             (a window on pairs keeps the pairs: no exchange)
+        Join
+          Exchange by grid               -- cut --
+            Scan objects as R            one fragment: whole keys of one stream
+          Exchange by grid               -- cut --
+            Scan objects as S            one fragment
+
+What decides is where rows lie. A **place** says which key columns bring rows together: a stored stream lies by its stored key,
+and what was exchanged by names lies by these. Rows that must meet and lie by the same columns need no exchange (MACD: both
+windows are of one stream, joined by its whole key). A grid brings together what is near, not what has equal keys, so nothing
+above it is in place but what works key by key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pulse.core.expression import Column
+from pulse.plan.nodes import (
+    Across,
+    Duration,
+    Exchange,
+    Filter,
+    Grid,
+    Join,
+    Node,
+    PlanError,
+    Project,
+    Scan,
+    Union,
+    Window,
+)
+
+SHORTEST_BUCKET = 1_800_000_000
+"""Half an hour: the shortest stretch of time that a cell of a grid answers for."""
+
+BUCKET_PER_MARGIN = 3
+"""A bucket lasts at least so many times its margin, so that at most a third of the work is done again by the next one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which rows lie together: those with equal values in all of ``parts``.
+
+    Each part is a set of key columns that hold the same value, by their names here. ``source`` is the stream whose stored
+    layout it is, None for rows that were exchanged. ``parts`` is None for a grid.
+    """
+
+    source: str | None
+    parts: tuple[frozenset[str], ...] | None
+
+    def holds(self, by: tuple[str, ...]) -> bool:
+        """Whether rows that agree in ``by`` lie together."""
+        return self.parts is not None and all(part & set(by) for part in self.parts)
+
+
+def place_exchanges(plan: Node) -> Node:
+    """The plan with exchanges where rows must meet that do not lie together.
+
+    For plans that are bound and optimised. (In one with open parameters a grid's bucket counts the known sizes only.)
+
+    >>> import pyarrow as pa
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.plan.show import show
+    >>> prices = Scan("S", "S", Columns((("symbol", pa.string()),), ("price",)))
+    >>> print(show(place_exchanges(Across(prices, "max", "S.price", "top", ()))))
+    Across top = max(S.price) [merge]
+      Exchange all to one
+        Across top = max(S.price) [partial]
+          Scan S as S
+    """
+    return _place(plan, ())[0]
+
+
+def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
+    """A subtree with its exchanges, and where its rows lie. ``above`` are the windows up to the root of its fragment."""
+    if isinstance(node, Scan):
+        stored = node.stored.key_names
+        return node, Place(node.stream, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
+    if isinstance(node, Filter):
+        below, place = _place(node.input, above)
+        return node.with_inputs((below,)), place
+    if isinstance(node, Window):
+        below, place = _place(node.input, (*above, node.size))
+        return node.with_inputs((below,)), place
+    if isinstance(node, Project):
+        below, place = _place(node.input, above)
+        return node.with_inputs((below,)), _projected(place, node)
+    if isinstance(node, Across):
+        return _across(node)
+    if isinstance(node, Join):
+        return _join(node, above)
+    if isinstance(node, Union):
+        return _union(node)
+    raise PlanError(f"plan: no exchanges can be placed around {type(node).__name__}; it has them already")
+
+
+def _projected(place: Place, node: Project) -> Place:
+    if place.parts is None:
+        return place
+    named = [(name, e.name) for name, e in node.outputs if isinstance(e, Column)]
+    renamed = {old for _, old in named}
+    return Place(
+        place.source,
+        tuple(
+            frozenset({new for new, old in named if old in part} | (part - renamed)) for part in place.parts
+        ),
+    )
+
+
+def _exchanged(by: tuple[str, ...]) -> Place:
+    return Place(None, tuple(frozenset({name}) for name in by))
+
+
+def _across(node: Across) -> tuple[Node, Place]:
+    """Partial results below the exchange, merged above it; none where all of a group lies together."""
+    below, place = _place(node.input, ())
+    if place.parts is not None and place.holds(node.by):
+        kept = tuple(part & frozenset(node.by) for part in place.parts)
+        return node.with_inputs((below,)), Place(place.source, kept)
+    partial = replace(node, input=below, phase="partial")
+    return replace(node, input=Exchange(partial, node.by), phase="merge"), _exchanged(node.by)
+
+
+def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Place]:
+    (left, at), (right, other) = _place(node.left, ()), _place(node.right, ())
+    if _meet(at, other, node.equal):
+        assert at.parts is not None
+        assert other.parts is not None
+        parts = tuple(a | b for a, b in zip(at.parts, other.parts, strict=True))
+        return node.with_inputs((left, right)), Place(at.source, parts)
+    if not node.equal:
+        return node.with_inputs(_on_grid(node, left, right, above)), Place(None, None)
+    # An exchanged side whose columns are all joined on stays where it is; the other comes to it.
+    pairs = _matching(at, node.equal)
+    swapped = _matching(other, tuple((b, a) for a, b in node.equal))
+    if pairs is None and swapped is not None:
+        pairs = tuple((a, b) for b, a in swapped)
+        left = Exchange(left, tuple(a for a, _ in pairs))
+    elif pairs is not None:
+        right = Exchange(right, tuple(b for _, b in pairs))
+    else:
+        pairs = node.equal
+        left, right = Exchange(left, tuple(a for a, _ in pairs)), Exchange(right, tuple(b for _, b in pairs))
+    return node.with_inputs((left, right)), Place(None, tuple(frozenset(pair) for pair in pairs))
+
+
+def _meet(at: Place, other: Place, equal: tuple[tuple[str, str], ...]) -> bool:
+    """Whether rows of two places that agree in ``equal`` lie together: equal pairs for all parts of both."""
+    if at.source != other.source or at.parts is None or other.parts is None:
+        return False
+    if at.source is None and not at.parts:  # one row set each, of different exchanges: by time is better
+        return False
+    return len(at.parts) == len(other.parts) and all(
+        any(a in here and b in there for a, b in equal)
+        for here, there in zip(at.parts, other.parts, strict=True)
+    )
+
+
+def _matching(at: Place, equal: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
+    """For an exchanged place the pair of ``equal`` for each of its parts; None if it lacks one."""
+    if at.source is not None or not at.parts:
+        return None
+    found = [next((pair for pair in equal if pair[0] in part), None) for part in at.parts]
+    pairs = tuple(pair for pair in found if pair is not None)
+    return pairs if len(pairs) == len(found) else None
+
+
+def _on_grid(node: Join, left: Node, right: Node, above: tuple[Duration, ...]) -> tuple[Node, Node]:
+    known = sum(size for size in above if isinstance(size, int))
+    bucket = max(SHORTEST_BUCKET, BUCKET_PER_MARGIN * known)
+    near = node.near
+    reach = None if near is None else near.reach
+    return (
+        Exchange(left, Grid(None if near is None else near.left, reach, bucket, above)),
+        Exchange(right, Grid(None if near is None else near.right, reach, bucket, above)),
+    )
+
+
+def _union(node: Union) -> tuple[Node, Place]:
+    """Members in place if all are of one stream and name its stored key by the same columns; else exchanged by key."""
+    placed = [_place(member, ()) for member in node.members]
+    first = placed[0][1]
+    by_position = [_positions(place, member) for member, place in placed]
+    if (
+        first.source is not None
+        and all(place.source == first.source for _, place in placed)
+        and by_position[0] is not None
+        and all(positions == by_position[0] for positions in by_position)
+    ):
+        return node.with_inputs(tuple(member for member, _ in placed)), first
+    members = tuple(Exchange(member, member.columns.key_names) for member, _ in placed)
+    return node.with_inputs(members), _exchanged(members[0].columns.key_names)
+
+
+def _positions(place: Place, node: Node) -> tuple[frozenset[int], ...] | None:
+    """The positions in the key of each part's columns."""
+    if place.parts is None:
+        return None
+    names = node.columns.key_names
+    return tuple(frozenset(names.index(name) for name in part) for part in place.parts)

@@ -1,0 +1,65 @@
+"""A plan with exchanges as the list of its fragments: what is run as one piece of work each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pulse.plan.nodes import Exchange, Node, Scan
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """The nodes from ``root`` down to its ``inputs``: scans of one stream, or exchanges (whose input is another's root)."""
+
+    root: Node
+    inputs: tuple[Exchange | Scan, ...]
+
+    @property
+    def stream(self) -> str | None:
+        """The stream it reads; None if it takes what was exchanged."""
+        return next((leaf.stream for leaf in self.inputs if isinstance(leaf, Scan)), None)
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The exchanges it takes its input from; none if it reads a stream."""
+        return tuple(leaf for leaf in self.inputs if isinstance(leaf, Exchange))
+
+
+def leaves(root: Node) -> tuple[Exchange | Scan, ...]:
+    """The scans and exchanges that a fragment ends at, from left to right, each once."""
+    return tuple(dict.fromkeys(_leaves(root)))
+
+
+def _leaves(node: Node) -> Iterator[Exchange | Scan]:
+    if isinstance(node, (Exchange, Scan)):
+        yield node
+        return
+    for one in node.inputs:
+        yield from _leaves(one)
+
+
+def fragments(plan: Node) -> tuple[Fragment, ...]:
+    """All fragments, each after those it takes its input from, the plan's own last. Equal ones come once.
+
+    >>> import pyarrow as pa
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.plan.exchanges import place_exchanges
+    >>> from pulse.plan.nodes import Across
+    >>> prices = Scan("S", "S", Columns((("symbol", pa.string()),), ("price",)))
+    >>> [one.stream for one in fragments(place_exchanges(Across(prices, "max", "S.price", "top", ())))]
+    ['S', None]
+    """
+    found: dict[Node, Fragment] = {}
+
+    def visit(root: Node) -> None:
+        if root in found:
+            return
+        inputs = leaves(root)
+        for leaf in inputs:
+            if isinstance(leaf, Exchange):
+                visit(leaf.input)
+        found[root] = Fragment(root, inputs)
+
+    visit(plan)
+    return tuple(found.values())
