@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
@@ -108,7 +108,9 @@ def common_cells(left: Relation, right: Relation, pairs: IntArray) -> Cells:
 def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, columns: Columns) -> Relation:
     """The rows of cells that :func:`common_cells` gave (or a part of them), as a relation; pairs without any are left out."""
     some = np.flatnonzero(np.diff(cells.offsets))
-    models, err, unmodelled = {}, {}, {}
+    models: dict[str, FloatArray] = {}
+    err: dict[str, FloatArray] = {}
+    unmodelled: dict[str, pa.Array] = {}
     for f, side in enumerate((left, right)):
         rows = np.ascontiguousarray(cells.index[:, f])
         models |= {name: coefficients_at(cells, f, side.ref, c) for name, c in side.models.items()}

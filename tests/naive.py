@@ -640,3 +640,24 @@ def fit_in_chunks(
             resume[0, 0] = fitted.lo[-1]
             resume[0, 1::2], resume[0, 2::2] = fitted.delta[-1], fitted.drift[-1]
     return rows
+
+
+# --- joins: which tracks come near ---
+
+
+def near_pairs(left: list[Any], right: list[Any], reach: Fraction, late: Fraction = Fraction(0)) -> list[list[int]]:
+    """Pairs of groups with pieces `(begin, end, x0, x1, y0, y1)`, exact numbers, whose closed ranges and boxes come near."""
+
+    def apart(a: Any, b: Any, c: Any, d: Any) -> Fraction:
+        return max(Fraction(0), a - d, c - b)
+
+    def near(p: Any, q: Any) -> bool:
+        dx, dy = apart(p[2], p[3], q[2], q[3]), apart(p[4], p[5], q[4], q[5])
+        return apart(p[0], p[1], q[0], q[1]) <= late and dx**2 + dy**2 <= reach**2
+
+    return [
+        [i, j]
+        for i, a in enumerate(left)
+        for j, b in enumerate(right)
+        if any(near(p, q) for p in a for q in b)
+    ]
