@@ -1,0 +1,135 @@
+"""The filter: the times at which a predicate holds (semantics 3.2, 3.9).
+
+1 Transforms: the predicate becomes equation systems ``D(t) R 0``, solved per row (:mod:`pulse.operators.solve`). Each row is
+  cut to the solution: apart where it is certain, likely and, if asked, possible. Ranges come out half open: an upper end that
+  belongs to the solution is dropped, a lower end that does not is taken in. A solution of one instant is a point.
+2 Bounds: models, and so their bounds, are untouched by a cut. Where the cut opens holes the drift is lost.
+3 Inverts: the predicate's attributes get a share of the slack (inferences, semantics 4.3); others pass their bound on.
+4 Revises: a segment that changes is solved again; what crosses the predicate comes out as insertion or deletion (semantics 7.6).
+5 Accents: foundation is the predicate's attributes: an addition of one is absorbed, a drop aborts, an alteration changes the
+  constants it is compared with (semantics 8.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
+from pulse.core.expression import TRUE, Expression
+from pulse.core.instants import tolerances
+from pulse.kernels.intervals import IntervalSets, complement, intersect
+from pulse.operators.evaluate import without_hidden
+from pulse.operators.relation import Relation
+from pulse.operators.solve import Truths, solve
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The times at which ``predicate`` holds; with ``possible`` also those at which it does for some truth only."""
+
+    predicate: Expression
+    possible: bool = False
+
+    def segments(self, relation: Relation) -> Relation:
+        """The rows cut to the solution, each part with the smaller certainty, the row's and the predicate's."""
+        if self.predicate == TRUE:
+            return relation
+        refined, truths = solve(relation, self.predicate, possible=self.possible)
+        return cut(refined, truths)
+
+
+def cut(relation: Relation, truths: Truths) -> Relation:
+    """The rows cut to the three sets; hidden columns are left behind. Joins use it as well."""
+    parts = _parts(relation, truths)
+    kept = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
+    holes = _opened_holes(relation, truths)
+    models, err, drift = without_hidden(kept)
+    if holes.any():
+        drift = {name: np.where(holes[kept.group], np.inf, values) for name, values in drift.items()}
+    return replace(
+        kept,
+        models=models,
+        err=err,
+        drift={} if holes.all() else drift,
+        certainty=np.minimum(kept.certainty, parts.certainty),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    row: IntArray
+    lo: FloatArray
+    hi: FloatArray
+    certainty: CertaintyArray
+
+
+def _parts(relation: Relation, truths: Truths) -> _Parts:
+    """The solution as half-open ranges and points, by row and time."""
+    lo, hi = relation.lo, relation.hi
+    # A point row has the instant alone: its domain is closed to the right, which the next float stands for.
+    end = np.where(relation.is_point, np.nextafter(lo, np.inf), hi)
+    sets = [(truths.certain, CERTAIN)]
+    if truths.model is not truths.certain:
+        sets.append((intersect(truths.model, complement(truths.certain, lo, end)), LIKELY))
+    if truths.possible is not truths.model:
+        sets.append((intersect(truths.possible, complement(truths.model, lo, end)), POSSIBLE))
+    row = np.concatenate([_rows(one) for one, _ in sets])
+    bounds = np.concatenate([one.bounds for one, _ in sets])
+    code = np.concatenate([np.full(len(one.bounds), code, np.uint8) for one, code in sets])
+    order = np.lexsort((bounds[:, 1], bounds[:, 0], row))
+    row, begin, stop, code = row[order], bounds[order, 0].copy(), bounds[order, 1].copy(), code[order]
+    keep = _without_slivers(relation, row, begin, stop)
+    row, begin, stop, code = row[keep], begin[keep], stop[keep], code[keep]
+    keep = ~_held_by_next(row, begin, stop, code)
+    return _Parts(row[keep], begin[keep], stop[keep], code[keep])
+
+
+def _rows(sets: IntervalSets) -> IntArray:
+    return np.repeat(np.arange(len(sets.offsets) - 1), np.diff(sets.offsets))
+
+
+def _without_slivers(relation: Relation, row: IntArray, begin: FloatArray, stop: FloatArray) -> BoolArray:
+    """What to keep, after parts shorter than the timeline's tolerance have been made points, in place.
+
+    Such a part beside another of its row is left out: no hole shows. One that stands alone is a solution all the same, of which
+    no more than an instant can be told. A row that was that short before stays.
+    """
+    length = stop - begin
+    ref = relation.ref[row]
+    short = (length > 0.0) & (length <= tolerances(ref, begin, ref, stop))
+    short &= (begin != relation.lo[row]) | (stop != relation.hi[row])
+    keep = np.ones(len(row), bool)
+    for i in np.flatnonzero(short):  # rare
+        beside = i > 0 and row[i - 1] == row[i] and stop[i - 1] == begin[i] and stop[i - 1] > begin[i - 1]
+        beside |= (
+            i + 1 < len(row) and row[i + 1] == row[i] and begin[i + 1] == stop[i] and stop[i + 1] > stop[i]
+        )
+        if beside:
+            keep[i] = False
+        else:
+            begin[i] = stop[i] = begin[i] + 0.5 * length[i]
+    return keep
+
+
+def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: CertaintyArray) -> BoolArray:
+    """Points at which a range of the same row starts that is no less certain: closed below, it holds them."""
+    held = np.zeros(len(row), bool)
+    held[:-1] = (begin[:-1] == stop[:-1]) & (row[1:] == row[:-1]) & (begin[1:] == begin[:-1])
+    held[:-1] &= (stop[1:] > begin[1:]) & (code[1:] >= code[:-1])
+    return held
+
+
+def _opened_holes(relation: Relation, truths: Truths) -> BoolArray:
+    """Per group whether some of its time was cut off."""
+    covered = np.bincount(
+        _rows(truths.possible),
+        weights=truths.possible.bounds[:, 1] - truths.possible.bounds[:, 0],
+        minlength=len(relation),
+    )
+    slack = tolerances(relation.ref, relation.lo, relation.ref, relation.hi)
+    holes = np.zeros(relation.groups, bool)
+    np.logical_or.at(holes, relation.group, covered < relation.hi - relation.lo - slack)
+    return holes
