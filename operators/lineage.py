@@ -1,7 +1,7 @@
 """Which input segments caused each row of a relation (semantics 1.5): kept by every operator, when it is asked for.
 
-A sparse table: row ``i`` was caused by ``table[entries[offsets[i]:offsets[i + 1]]]``, entries of id, key, ref, lo and hi. Operators
-compose it by taking, merging and spanning rows; nothing is looked up in the inputs again.
+A sparse table: row ``i`` was caused by ``table[entries[offsets[i]:offsets[i + 1]]]``, entries of id, key, ref, lo and hi.
+Operators compose it by taking, merging and spanning rows; nothing is looked up in the inputs again.
 """
 
 from __future__ import annotations

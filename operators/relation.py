@@ -20,6 +20,7 @@ from pulse.core.certainty import CERTAIN, CertaintyArray, certainty_codes, certa
 from pulse.core.coefficients import from_padded, to_padded
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
+from pulse.core.order import Ranges, time_order
 from pulse.core.time import format_instant
 from pulse.kernels.polynomial import taylor_shift
 from pulse.operators.lineage import Lineage
@@ -152,30 +153,18 @@ class Relation:
         Groups stay, also those that lose all rows. Drift is kept as it is: an operator that opens holes takes it away.
         """
         offsets = np.searchsorted(rows, self.offsets)
-        models = {name: c[rows] for name, c in self.models.items()}
-        at = self.ref[rows]
-        new_lo = self.lo[rows] if lo is None else lo
-        new_hi = self.hi[rows] if hi is None else hi
+        taken = self._pick(rows, self.keys, offsets)
         if ref is not None:
-            moved = np.flatnonzero(ref != at)
+            moved = np.flatnonzero(ref != taken.ref)
             if len(moved):
-                by = (ref[moved] - at[moved]) / 1e6
-                for c in models.values():
+                by = (ref[moved] - taken.ref[moved]) / 1e6
+                for c in taken.models.values():
                     c[moved] = taylor_shift(c[moved], by)
-            at = ref
-        index = pa.array(rows)
         return replace(
-            self,
-            offsets=offsets,
-            ref=at,
-            lo=new_lo,
-            hi=new_hi,
-            models=models,
-            err={name: values[rows] for name, values in self.err.items()},
-            drift={name: values[rows] for name, values in self.drift.items()},
-            certainty=self.certainty[rows],
-            unmodelled={name: column.take(index) for name, column in self.unmodelled.items()},
-            lineage=None if self.lineage is None else self.lineage.take(rows),
+            taken,
+            ref=taken.ref if ref is None else ref,
+            lo=taken.lo if lo is None else lo,
+            hi=taken.hi if hi is None else hi,
         )
 
     def select_groups(self, groups: IntArray) -> Relation:
@@ -183,11 +172,28 @@ class Relation:
         counts = np.diff(self.offsets)[groups]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         rows = np.repeat(self.offsets[groups] - offsets[:-1], counts) + np.arange(offsets[-1])
-        index = pa.array(rows)
         chosen = pa.array(groups)
+        return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
+
+    def merged(self) -> Relation:
+        """Groups of equal keys made one, in time; keys in order. For what came from several places."""
+        ranks = key_ranks(list(self.keys), self.groups)
+        of_row = ranks[self.group]
+        order = time_order(Ranges(of_row, self.ref, self.lo, self.hi))
+        if order is None and (np.diff(ranks) > 0).all():
+            return self
+        rows = np.arange(len(self)) if order is None else order
+        distinct, first = np.unique(ranks, return_index=True)
+        offsets = np.searchsorted(of_row[rows], np.append(distinct, distinct[-1:] + 1))
+        chosen = pa.array(first)
+        return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
+
+    def _pick(self, rows: IntArray, keys: tuple[pa.Array, ...], offsets: IntArray) -> Relation:
+        """Copies of these rows, grouped anew."""
+        index = pa.array(rows)
         return replace(
             self,
-            keys=tuple(column.take(chosen) for column in self.keys),
+            keys=keys,
             offsets=offsets,
             ref=self.ref[rows],
             lo=self.lo[rows],
@@ -204,6 +210,32 @@ class Relation:
         """Only the groups that have rows."""
         some = np.flatnonzero(np.diff(self.offsets))
         return self if len(some) == self.groups else self.select_groups(some)
+
+    def prefixed(self, alias: str) -> Relation:
+        """The same segments with every attribute named ``alias.attribute``."""
+
+        def named(of: Mapping[str, Any]) -> dict[str, Any]:
+            return {f"{alias}.{name}": value for name, value in of.items()}
+
+        return replace(
+            self,
+            columns=self.columns.prefixed(alias),
+            models=named(self.models),
+            err=named(self.err),
+            drift=named(self.drift),
+            unmodelled=named(self.unmodelled),
+        )
+
+    def only(self, columns: Columns) -> Relation:
+        """The same segments with some of their attributes."""
+        return replace(
+            self,
+            columns=columns,
+            models={name: self.models[name] for name in columns.modelled},
+            err={name: self.err[name] for name in columns.modelled},
+            drift={name: self.drift[name] for name in columns.modelled if name in self.drift},
+            unmodelled={name: self.unmodelled[name] for name in columns.unmodelled_names},
+        )
 
     def ranges_only(self) -> Relation:
         """Without points: what integrals and windows take (semantics 1.2)."""

@@ -14,9 +14,10 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from pulse.datasets.format import Format
 from pulse.datasets.registry import detect, get_format
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import check_columns
-from pulse.runtime import local
+from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, Progress, make_model
 from pulse.runtime.fit_work import FileJob, FitJob
 from pulse.store.manifest import Source
@@ -35,8 +36,11 @@ from pulse.store.model import Model
 from pulse.store.publish import check_free
 
 if TYPE_CHECKING:
+    from pulse.plan.query import Query
+    from pulse.runtime.answer import Answer
     from pulse.runtime.frames import DataFrame
     from pulse.runtime.spark import SparkSession
+    from pulse.runtime.sweep import Sweep
 
 ENGINES = ("spark", "local")
 
@@ -46,7 +50,10 @@ class SessionError(PulseError, ValueError):
 
 
 class Session:
-    """Fits models. ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process."""
+    """Fits models and answers queries on them.
+
+    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process.
+    """
 
     def __init__(
         self,
@@ -60,6 +67,7 @@ class Session:
             raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {engine!r}")
         self.engine = engine
         self._master, self._conf, self._spark = master, conf, spark
+        self._streams: dict[str, Model] = {}
         self._started = False  # whether it is ours to stop
 
     @property
@@ -140,9 +148,87 @@ class Session:
             progress=progress,
         )
 
+    def register(self, name: str, model: Model | str | os.PathLike[str]) -> Model:
+        """Give a stored model the name of a stream, for all queries of this session."""
+        found = model if isinstance(model, Model) else self.open(model)
+        self._streams[name] = found
+        return found
+
+    def sql(
+        self,
+        query: str,
+        *,
+        streams: Mapping[str, Model | str | os.PathLike[str]] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        possible: bool = False,
+        lineage: bool = False,
+        **more: Any,
+    ) -> Answer:
+        """Ask a query of stored models.
+
+        ``streams`` maps the names of the query's streams to models, beside those registered. Parameters, ``:name`` in
+        the query, are given as keywords, or in ``parameters``. ``possible`` is ``WITH POSSIBLE``.
+        """
+        from pulse.runtime.answer import Answer
+
+        order = self._order(query, streams, {**(parameters or {}), **more}, possible)
+        return Answer(
+            order.query.bind(order.parameters),
+            order.paths,
+            asked=order.query,
+            spark=self._spark_if_any(),
+            lineage=lineage,
+        )
+
+    def sweep(
+        self,
+        query: str,
+        *,
+        streams: Mapping[str, Model | str | os.PathLike[str]] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        possible: bool = False,
+        **more: Any,
+    ) -> Sweep:
+        """One query over all combinations of its parameters' values, in one pass over the models.
+
+        ``session.sweep(query, short=[5, 10, 20], long=range(30, 301, 30))``; a single value stays fixed. The rest is as in
+        :meth:`sql`.
+        """
+        from pulse.runtime.sweep import Grid, Sweep
+
+        given = {**(parameters or {}), **more}
+        order = self._order(query, streams, given, possible)
+        return Sweep(order.query, Grid.of(given), order.paths, spark=self._spark_if_any())
+
+    def _order(
+        self,
+        query: str,
+        streams: Mapping[str, Model | str | os.PathLike[str]] | None,
+        parameters: Mapping[str, Any],
+        possible: bool,
+    ) -> _Question:
+        from pulse.language import parse
+
+        known = dict(self._streams)
+        for name, model in (streams or {}).items():
+            known[name] = model if isinstance(model, Model) else self.open(model)
+        parsed = parse(query, {name: model.schema for name, model in known.items()}, tuple(parameters))
+        if possible:
+            parsed = replace(parsed, possible=True)
+        return _Question(parsed, {name: str(model.path) for name, model in known.items()}, dict(parameters))
+
+    def _spark_if_any(self) -> Callable[[], SparkSession] | None:
+        return None if self.engine == "local" else lambda: self.spark
+
     def __repr__(self) -> str:
         state = "started" if self._spark is not None else "not started"
         return f"Session({self._master!r}, engine={self.engine!r}; Spark {state})"
+
+
+class _Question(NamedTuple):
+    query: Query
+    paths: dict[str, str]
+    parameters: dict[str, Any]
 
 
 class _Order:
@@ -229,7 +315,7 @@ class _Order:
         if self.format is not None:
             job = FileJob(spec, str(staging), generation, format=self.format, units=self.units)
             if self.session.engine == "local":
-                return local.fit_files(job, ends)
+                return local_modelling.fit_files(job, ends)
             from pulse.runtime import modelling
 
             spark = self.session.spark
@@ -239,7 +325,7 @@ class _Order:
             )
         plain = FitJob(spec, str(staging), generation)
         if self.table is not None:
-            return local.fit_table(plain, self.table, ends)
+            return local_modelling.fit_table(plain, self.table, ends)
         from pulse.runtime import modelling
 
         assert self.frame is not None

@@ -57,6 +57,17 @@ def for_spark(batch: SegmentBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
+def spark_struct(schema: pa.Schema) -> T.StructType:
+    """Any Arrow columns as Spark's, widened where Spark lacks a type."""
+    return T.StructType([T.StructField(field.name, _to_spark(_widened(field))) for field in schema])
+
+
+def fitted_to_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with exactly the Arrow types of :func:`spark_struct`."""
+    wanted = pa.schema([(field.name, _widened(field)) for field in batch.schema])
+    return batch if batch.schema.types == wanted.types else batch.cast(wanted)
+
+
 def to_spark(batch: SegmentBatch, spark: SparkSession) -> DataFrame:
     """The segments as a DataFrame."""
     table = pa.Table.from_batches([for_spark(batch)])

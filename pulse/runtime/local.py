@@ -1,43 +1,74 @@
-"""The same work in this process, without Spark: for small inputs, and the oracle of the Spark runtime's tests."""
+"""A query in this process: the same fragments as on Spark, a thread per core. For small models, and Spark's oracle."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pyarrow as pa
 
-from pulse.datasets.counts import Counts
-from pulse.operators.tuples import needed_columns
-from pulse.runtime.fit_model import FitOutcome, run_fit
-from pulse.runtime.fit_summary import summary
-from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
+from pulse.plan.fragments import Fragment
+from pulse.runtime.exchange import Parcel
+from pulse.runtime.fragment_work import To, run_on_parcels, run_on_unit
+from pulse.runtime.job import Job
+
+Progress = Callable[[int, int], None]
+"""Told how many pieces of work are done, of how many."""
 
 
-def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit files into the job's staging folder, one unit after the other."""
-
-    def parts(job: FileJob) -> list[pa.Table]:
-        tables: list[pa.Table] = []
-        for ordinal in range(len(job.units)):
-            counts = Counts()
-            tables += fit_unit(job, ordinal, job.tuples(ordinal, counts), counts)
-        return tables
-
-    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))
+def run(job: Job, progress: Progress | None = None) -> pa.Table:
+    """The result of a job."""
+    return pa.Table.from_batches(list(_run(job, job.fragments[-1], None, progress)), schema=job.schema)
 
 
-def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit a table of tuples in its own order."""
-    batches = table.select(needed_columns(job.spec.schema)).to_batches(max_chunksize=1 << 17)
-
-    def parts(job: FitJob) -> list[pa.Table]:
-        return list(fit_unit(job, 0, batches, Counts()))
-
-    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))
+def cores() -> int:
+    """How many threads are worth starting."""
+    return os.cpu_count() or 1
 
 
-def _stitch(job: FitJob, parts: list[pa.Table], old_ends: pa.Table | None) -> list[pa.RecordBatch]:
-    if old_ends is not None:
-        parts = [old_ends, *parts]
-    if not parts:
-        return []
-    columns = parts[0].column_names
-    return [summary(job, write_part(job, 0, pa.concat_tables([part.select(columns) for part in parts])))]
+def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None) -> Iterator[Any]:
+    if fragment.stream is not None:
+        pieces: list[Any] = list(job.units(fragment, at_least=cores()))
+
+        def work(unit: Any) -> list[Any]:
+            return list(run_on_unit(job, fragment, unit, to))
+    else:
+        pieces = list(_by_place(job, fragment).values())
+
+        def work(received: Any) -> list[Any]:
+            return list(run_on_parcels(job, fragment, received, to))
+
+    yield from in_threads(work, pieces, progress)
+
+
+def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:
+    """All parcels for a fragment by place, in the order of the places."""
+    found: dict[int, list[Parcel]] = {}
+    for arc, (exchange, producer) in enumerate(job.producers(fragment)):
+        for parcel in _run(job, producer, (exchange, arc)):
+            found.setdefault(parcel.place, []).append(parcel)
+    return dict(sorted(found.items()))
+
+
+def in_threads(
+    work: Callable[[Any], list[Any]], pieces: list[Any], progress: Progress | None
+) -> Iterator[Any]:
+    """The output of every piece in order, a few pieces ahead: kernels run without Python's lock."""
+    threads = min(cores(), len(pieces))
+    if threads <= 1:
+        for done, piece in enumerate(pieces, 1):
+            yield from work(piece)
+            if progress is not None:
+                progress(done, len(pieces))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for done, made in enumerate(pool.map(work, pieces), 1):
+                yield from made
+                if progress is not None:
+                    progress(done, len(pieces))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -12,7 +12,7 @@ import pytest
 from pulse.core import SegmentBatch
 from pulse.datasets.registry import get_format
 from pulse.operators.fit_spec import FitSpec
-from pulse.runtime import local
+from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, make_model, read_counts, run_fit
 from pulse.runtime.fit_work import PROGRESS, FileJob, FitJob
 from pulse.store.errors import StoreError
@@ -47,7 +47,7 @@ def names(job: FitJob) -> set[str]:
 def test_units_leave_files_and_notes(tmp_path: Path) -> None:
     table = tuples(np.arange(35), x=np.arange(35) // 4)
     job = job_of(tmp_path, [table.slice(0, 20), table.slice(20)])
-    outcome = local.fit_files(job, None)
+    outcome = local_modelling.fit_files(job, None)
     assert certificates.problems(table, segments_of(job, outcome), SPEC) == []
     assert names(job) == {"part", CLOSING, ENDS, PROGRESS}
     assert len(list((Path(job.staging) / PROGRESS).iterdir())) == len(job.units) == 4
@@ -58,7 +58,7 @@ def test_units_leave_files_and_notes(tmp_path: Path) -> None:
 def test_late_units_are_fitted_again(tmp_path: Path) -> None:
     tables = [tuples(np.arange(20) + 50 * i - 45 * (i == 2), x=np.arange(20)) for i in range(3)]
     job = job_of(tmp_path, tables, rows=20)
-    outcome = local.fit_files(job, None)
+    outcome = local_modelling.fit_files(job, None)
     counts = read_counts(Path(job.staging))
     assert (counts["tuples"], counts["late"]) == (60, 14)
     aside = pq.read_table(Path(job.staging) / ASIDE)
@@ -69,12 +69,12 @@ def test_late_units_are_fitted_again(tmp_path: Path) -> None:
 def test_a_table_in_its_own_order(tmp_path: Path) -> None:
     table = tuples([0, 2, 1, 3], k=["b", "a", "b", "a"], x=[1, 2, 3, 4])
     job = FitJob(SPEC, str(tmp_path))
-    outcome = local.fit_table(job, table, None)
+    outcome = local_modelling.fit_table(job, table, None)
     assert certificates.problems(table, segments_of(job, outcome), SPEC) == []
 
 
 def test_nothing_to_fit(tmp_path: Path) -> None:
-    outcome = local.fit_table(FitJob(SPEC, str(tmp_path)), tuples([], x=[]), None)
+    outcome = local_modelling.fit_table(FitJob(SPEC, str(tmp_path)), tuples([], x=[]), None)
     assert (outcome.files, outcome.missed) == ((), 0)
 
 

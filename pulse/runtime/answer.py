@@ -1,0 +1,95 @@
+"""The answer to a query: lazy, as segments or as tuples, on Spark or in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulse.plan.explain import explain
+from pulse.plan.query import Query
+from pulse.runtime import local
+from pulse.runtime.job import Job, prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Answer:
+    """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
+
+    ``query`` has its parameters bound. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or Arrow tables where the
+    session's engine is ``local``.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        paths: Mapping[str, str],
+        *,
+        asked: Query | None = None,
+        spark: Callable[[], SparkSession] | None = None,
+        lineage: bool = False,
+    ) -> None:
+        self.query = query
+        self._asked = asked or query
+        self._paths, self._spark, self._lineage = paths, spark, lineage
+
+    def tuples(self) -> DataFrame | pa.Table:
+        """Sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
+
+        The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has none,
+        and asking is an error.
+        """
+        return self._run(prepare(self.query, self._paths, tuples=True))
+
+    def segments(self, *, lineage: bool | None = None) -> DataFrame | pa.Table:
+        """Result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``; with ``lineage`` also
+        the ids, keys and ranges of the segments that caused each."""
+        wanted = self._lineage if lineage is None else lineage
+        return self._run(prepare(self.query, self._paths, tuples=False, lineage=wanted))
+
+    def to_arrow(self) -> pa.Table:
+        """Tuples, if the query has a rate, else segments, brought to this process."""
+        return self._collected(self.tuples() if self.query.rate is not None else self.segments())
+
+    def to_pandas(self) -> Any:
+        """Tuples, if the query has a rate, else segments, as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def explain(self) -> str:
+        """The plan, its equation systems, and what is shuffled."""
+        return explain(self._asked)
+
+    def plot(self, **options: Any) -> Any:
+        """A picture of the answer; see :func:`pulse.plot.plot_answer`. Needs the extra ``plot``."""
+        from pulse.plot import plot_answer
+
+        return plot_answer(self, **options)
+
+    def __repr__(self) -> str:
+        engine = "in process" if self._spark is None else "on Spark"
+        rate = (
+            "segments only (no rate)"
+            if self.query.rate is None
+            else f"tuples every {self.query.rate / 1e6:g} s"
+        )
+        return (
+            f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine})"
+        )
+
+    def _run(self, job: Job) -> DataFrame | pa.Table:
+        if self._spark is None:
+            return local.run(job)
+        from pulse.runtime import historical
+
+        return historical.frame(self._spark(), job)
+
+    def _collected(self, result: Any) -> pa.Table:
+        if isinstance(result, pa.Table):
+            return result
+        from pulse.runtime.failures import translated
+
+        with translated():
+            return result.toArrow()

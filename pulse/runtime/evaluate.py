@@ -1,0 +1,182 @@
+"""A fragment over one batch of inputs: every node of the plan by its operator, equal nodes once.
+
+Two ways to the same answer. As **segments**, every operator solves its equation system. As **samples**, when tuples are asked
+at a rate, what lies above windows works on values at the asked instants, and a window is evaluated at them straight from
+the segments below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulse.core.certainty import LIKELY
+from pulse.core.expression import TRUE
+from pulse.operators.envelope import Envelope
+from pulse.operators.extremum import Extremum
+from pulse.operators.filter import Filter as FilterOperator
+from pulse.operators.grid import PairHome
+from pulse.operators.integral import Integral
+from pulse.operators.join import Join as JoinOperator
+from pulse.operators.join import split_condition
+from pulse.operators.pair_join import PairJoin
+from pulse.operators.pointwise import filter_samples, join_samples, project_samples
+from pulse.operators.project import Project as ProjectOperator
+from pulse.operators.relation import Relation
+from pulse.operators.sample import sample
+from pulse.operators.samples import Samples
+from pulse.operators.total import Total
+from pulse.operators.union import Union as UnionOperator
+from pulse.operators.window_samples import extremum_samples, integral_samples
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window, walk
+
+SHARED_BYTES = 1 << 28
+"""Samples of windows that the variants of a sweep keep for each other, per worker."""
+
+SHARED_SCANS = 4
+"""Scans, narrowed each in its own way, that they keep."""
+
+
+class Evaluation:
+    """The nodes of a fragment over ``inputs``: the relations of its leaves.
+
+    ``possible`` says whether possible ranges are wanted at the end. ``home`` tells a pair join which of its pairs are solved
+    here. What several nodes need is evaluated once, and kept as long as this object.
+    """
+
+    def __init__(
+        self, inputs: Mapping[Node, Relation], *, possible: bool = False, home: PairHome | None = None
+    ) -> None:
+        self._inputs, self._possible, self._home = dict(inputs), possible, home
+        self._relations: dict[tuple[Node, bool], Relation] = {}
+        self._sampled: dict[tuple[Node, int], Samples] = {}
+
+    def segments(self, node: Node) -> Relation:
+        """The node's output as segments."""
+        return self._segments(node, self._possible)
+
+    def samples(self, node: Node, every: int) -> Samples:
+        """The node's output at multiples of ``every`` (microseconds) since the epoch."""
+        key = node, every
+        if key not in self._sampled:
+            self._sampled[key] = self._sample(node, every)
+        return self._sampled[key]
+
+    # -- shared by the variants of a sweep ------------------------------------------------------------------
+
+    def has(self, leaf: Node) -> bool:
+        """Whether the leaf's relation was given."""
+        return leaf in self._inputs
+
+    def give(self, inputs: Mapping[Node, Relation]) -> None:
+        """More leaves."""
+        self._inputs |= inputs
+
+    def keep_shared(self) -> None:
+        """Give up what only one variant needs, and the oldest windows where all kept together are too large."""
+        self._relations.clear()
+        for key in [key for key in self._sampled if not isinstance(key[0], Window)]:
+            del self._sampled[key]
+        while sum(map(_bytes, self._sampled.values())) > SHARED_BYTES:
+            del self._sampled[next(iter(self._sampled))]
+        while len(self._inputs) > SHARED_SCANS:
+            del self._inputs[next(iter(self._inputs))]
+
+    # -- segments -------------------------------------------------------------------------------------------
+
+    def _segments(self, node: Node, possible: bool) -> Relation:
+        if isinstance(node, (Scan, Exchange)):
+            return self._inputs[node]
+        key = node, possible
+        if key not in self._relations:
+            self._relations[key] = self._solve(node, possible)
+        return self._relations[key]
+
+    def _solve(self, node: Node, possible: bool) -> Relation:
+        match node:
+            case Filter(input, predicate):
+                return FilterOperator(predicate, possible).segments(self._segments(input, possible))
+            case Project(input, outputs):
+                return ProjectOperator(outputs, node.columns).segments(self._segments(input, possible))
+            case Window(input):
+                return _window(node).segments(self._segments(input, possible))
+            case Across(input):
+                # Whether a result is certain depends also on the keys that only possibly take part.
+                return _across(node).segments(self._segments(input, _selective(input) or possible))
+            case Union(members):
+                return UnionOperator().segments([self._segments(one, possible) for one in members])
+            case Join():
+                return self._join(node, possible)
+        raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _join(self, node: Join, possible: bool) -> Relation:
+        left, right = self._segments(node.left, possible), self._segments(node.right, possible)
+        if node.equal:
+            joined = JoinOperator(node.equal, node.columns).segments(left, right)
+            rest = node.condition
+        else:
+            operator = PairJoin(node.near, node.condition, node.columns)
+            pairs = operator.pairs(left, right)
+            if self._home is not None:
+                pairs = self._home.keep(pairs)
+            joined = operator.segments(left, right, pairs)
+            rest = split_condition(node.condition, node.left.columns, node.right.columns)[1]
+        return joined if rest == TRUE else FilterOperator(rest, possible).segments(joined)
+
+    # -- samples --------------------------------------------------------------------------------------------
+
+    def _sample(self, node: Node, every: int) -> Samples:
+        match node:
+            case Filter(input, predicate):
+                return filter_samples(self.samples(input, every), predicate, possible=self._possible)
+            case Project(input, outputs):
+                return project_samples(self.samples(input, every), outputs, node.columns)
+            case Window(input) if isinstance(node.size, int):
+                below = self._segments(input, self._possible)
+                windows = integral_samples if node.function in ("sum", "avg") else extremum_samples
+                return windows(
+                    below, node.function, node.argument, node.output, node.size, every, node.columns
+                )
+            case Join() if _on_all_keys(node):
+                left, right = self.samples(node.left, every), self.samples(node.right, every)
+                joined = join_samples(left, right, node.equal, node.columns)
+                if node.condition == TRUE:
+                    return joined
+                return filter_samples(joined, node.condition, possible=self._possible)
+        return sample(self.segments(node), every)
+
+
+def without_possible(relation: Relation) -> Relation:
+    """What a query's answer is: the certain and the likely rows."""
+    rows = (relation.certainty >= LIKELY).nonzero()[0]
+    return relation if len(rows) == len(relation) else relation.take(rows)
+
+
+def _window(node: Window) -> Integral | Extremum:
+    assert isinstance(node.size, int)
+    assert node.advance is None or isinstance(node.advance, int)
+    operator = Integral if node.function in ("sum", "avg") else Extremum
+    return operator(node.function, node.argument, node.output, node.size, node.advance)
+
+
+def _across(node: Across) -> Envelope | Total:
+    operator = Envelope if node.function in ("min", "max") else Total
+    return operator(node.function, node.argument, node.output, node.by, node.phase)
+
+
+def _selective(node: Node) -> bool:
+    """Whether something below decides by a predicate."""
+    return any(
+        isinstance(one, Filter) or (isinstance(one, Join) and one.condition != TRUE) for one in walk(node)
+    )
+
+
+def _on_all_keys(node: Join) -> bool:
+    left, right = {a for a, _ in node.equal}, {b for _, b in node.equal}
+    return (
+        left == set(node.left.columns.key_names) and right == set(node.right.columns.key_names) and bool(left)
+    )
+
+
+def _bytes(samples: Samples) -> int:
+    arrays = (*samples.values.values(), *samples.err.values(), samples.certainty)
+    return sum(array.nbytes for array in arrays)

@@ -1,0 +1,106 @@
+"""What travels between fragments: relations, each to a place where all that belongs together meets.
+
+A place is a number: a hash of key values, or a cell of a space-time grid. A parcel is everything of one worker for one place on
+one arc, so that what Spark shuffles is a few large binaries, not millions of rows::
+
+    place: long    arc: int    payload: binary (Arrow's stream format)
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.columns import Columns
+from pulse.core.keys import key_ranks, key_texts
+from pulse.operators.grid import ResolvedGrid, scatter
+from pulse.operators.relation import Relation
+from pulse.plan.nodes import Across, Exchange, Grid
+
+PARCELS = pa.schema([("place", pa.int64()), ("arc", pa.int32()), ("payload", pa.binary())])
+_HOME = b"pulse.cells"
+
+
+@dataclass(frozen=True, eq=False)
+class Parcel:
+    """Segments for one place on one arc; ``cells`` (G, 4) are the grid cells that each group touches there."""
+
+    place: int
+    arc: int
+    relation: Relation
+    cells: IntArray | None = None
+
+    def pack(self) -> bytes:
+        """The segments and cells as bytes."""
+        batch = self.relation.to_segments()
+        if self.cells is not None:
+            batch = batch.replace_schema_metadata(
+                {_HOME: np.ascontiguousarray(self.cells, np.int64).tobytes()}
+            )
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def unpack(cls, place: int, arc: int, payload: bytes, columns: Columns) -> Parcel:
+        """What :meth:`pack` packed."""
+        with pa.ipc.open_stream(payload) as reader:
+            table = reader.read_all()
+        cells = (table.schema.metadata or {}).get(_HOME)
+        return cls(
+            place,
+            arc,
+            Relation.from_table(table, columns),
+            None if cells is None else np.frombuffer(cells, np.int64).reshape(-1, 4),
+        )
+
+
+def parcels(
+    relation: Relation, exchange: Exchange, arc: int, places: int, grid: ResolvedGrid | None
+) -> Iterator[Parcel]:
+    """The relation's segments, each group where the exchange sends it."""
+    relation = relation.without_empty_groups()
+    if not len(relation):
+        return
+    if grid is not None:
+        for place, part, cells in scatter(relation, grid):
+            yield Parcel(place, arc, part, cells)
+        return
+    assert not isinstance(exchange.by, Grid)
+    if not exchange.by:
+        yield Parcel(0, arc, relation)
+        return
+    of_group = _hashed(relation, exchange.by) % places
+    for place in np.unique(of_group):
+        yield Parcel(int(place), arc, relation.select_groups(np.flatnonzero(of_group == place)))
+
+
+def gathered(received: Sequence[Parcel], exchange: Exchange) -> tuple[Relation, IntArray | None]:
+    """All segments of one arc at one place as one relation, with the cells of its groups.
+
+    Equal keys are made one group, unless they are partial results that the merge above wants apart.
+    """
+    whole = Relation.concat([parcel.relation for parcel in received])
+    if received[0].cells is not None:
+        return whole, np.concatenate([parcel.cells for parcel in received if parcel.cells is not None])
+    partial = isinstance(exchange.input, Across) and exchange.input.phase == "partial"
+    return (whole if partial else whole.merged()), None
+
+
+def _hashed(relation: Relation, names: tuple[str, ...]) -> IntArray:
+    """A hash of each group's values of these key columns, the same in every process."""
+    columns = [relation.keys[relation.columns.key_names.index(name)] for name in names]
+    ranks = key_ranks(columns, relation.groups)
+    distinct, first = np.unique(ranks, return_index=True)
+    chosen = pa.array(first)
+    texts = key_texts([column.take(chosen) for column in columns], len(first)).to_pylist()
+    hashes = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
+    of_group: IntArray = hashes[np.searchsorted(distinct, ranks)]
+    return of_group

@@ -1,0 +1,150 @@
+"""What a worker does, whoever the worker is: a fragment over what it read or received, its output as results or as parcels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.order import Ranges, narrow
+from pulse.operators.grid import PairHome
+from pulse.operators.relation import Relation
+from pulse.operators.sample import to_tuples
+from pulse.operators.samples import Samples
+from pulse.operators.summary import of_samples, of_segments, to_batch
+from pulse.operators.within import Miss, Within
+from pulse.plan.fragments import Fragment
+from pulse.plan.nodes import Exchange, Node, Scan
+from pulse.plan.required_fit import advice
+from pulse.runtime.evaluate import Evaluation, without_possible
+from pulse.runtime.exchange import Parcel, gathered, parcels
+from pulse.runtime.job import Job
+from pulse.runtime.scan import as_scanned, read
+from pulse.store.units import Unit
+
+To = tuple[Exchange, int] | None
+"""Where a fragment's output goes: an exchange and its arc in the fragment above, or nowhere: it is the result."""
+
+
+class NotWithinError(PulseError, ValueError):
+    """A result that cannot keep the bound the query states."""
+
+
+def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluation:
+    """A fragment over scans, on one unit of the stored model."""
+    relation = read(job.reading(fragment), unit, job.keys(fragment))
+    inputs: dict[Node, Relation] = {}
+    for leaf in fragment.inputs:
+        assert isinstance(leaf, Scan)
+        inputs[leaf] = as_scanned(relation, leaf)
+    return Evaluation(inputs, possible=job.possible(to is not None))
+
+
+def run_on_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Iterator[Parcel | pa.RecordBatch]:
+    """A fragment over scans, on one unit of the stored model."""
+    yield from _output(job, fragment, evaluate_unit(job, fragment, unit, to), to, None)
+
+
+def run_on_parcels(
+    job: Job, fragment: Fragment, received: Sequence[Parcel], to: To
+) -> Iterator[Parcel | pa.RecordBatch]:
+    """A fragment above exchanges, on all that came to one place."""
+    by_arc: dict[int, list[Parcel]] = {}
+    for parcel in received:
+        by_arc.setdefault(parcel.arc, []).append(parcel)
+    inputs: dict[Node, Relation] = {}
+    cells: list[IntArray] = []
+    for arc, leaf in enumerate(fragment.inputs):
+        assert isinstance(leaf, Exchange)
+        touched = None
+        if arc in by_arc:
+            inputs[leaf], touched = gathered(by_arc[arc], leaf)
+        else:
+            inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)
+        cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
+    grid = next((job.grids[leaf] for leaf in fragment.inputs if leaf in job.grids), None)
+    home = None if grid is None else PairHome.at(received[0].place, grid, cells[0], cells[-1])
+    evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
+    bucket = None if home is None or grid is None else (home.start, home.start + grid.bucket)
+    yield from _output(job, fragment, evaluation, to, bucket)
+
+
+def _output(
+    job: Job, fragment: Fragment, evaluation: Evaluation, to: To, bucket: tuple[int, int] | None
+) -> Iterator[Parcel | pa.RecordBatch]:
+    if to is not None:
+        relation = _clipped(evaluation.segments(fragment.root), bucket)
+        yield from parcels(relation, to[0], to[1], job.places, job.grids.get(to[0]))
+    else:
+        batch = result_of(job, evaluation, fragment.root, bucket)
+        if batch.num_rows:
+            yield batch
+
+
+def result_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> pa.RecordBatch:
+    """The last fragment's output with the columns of the job's result."""
+    if job.rate is None:
+        relation = segments_of(job, evaluation, root, bucket)
+        return (
+            to_batch(of_segments(relation), job.columns.modelled) if job.summary else relation.to_segments()
+        )
+    samples = samples_of(job, evaluation, root, bucket)
+    if job.summary:
+        return to_batch(of_samples(samples), job.columns.modelled)
+    return to_tuples(samples, job.query.select, possible=job.query.possible)
+
+
+def segments_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> Relation:
+    """The result as segments, with the columns that are selected, checked against the bound that the query states."""
+    relation = _clipped(evaluation.segments(root), bucket)
+    if not job.query.possible:
+        relation = without_possible(relation)
+    _check(job, Within(job.errors).segments(relation) if job.errors else None)
+    return _selected(relation, job.columns)
+
+
+def samples_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> Samples:
+    """The result at the query's rate, checked likewise."""
+    assert job.rate is not None
+    samples = evaluation.samples(root, job.rate)
+    if bucket is not None:
+        outside = (samples.times < bucket[0]) | (samples.times >= bucket[1])
+        samples = replace(samples, certainty=np.where(outside, np.uint8(ABSENT), samples.certainty))
+    _check(job, Within(job.errors).samples(samples) if job.errors else None)
+    return samples
+
+
+def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:
+    """What a bucket of a grid answers for; its neighbours answer for the rest."""
+    if bucket is None:
+        return relation
+    keep, lo, hi = narrow(Ranges(relation.group, relation.ref, relation.lo, relation.hi), *bucket)
+    starts = relation.ref + relation.lo * 1e6
+    rows = np.flatnonzero(keep & ~(relation.is_point & ((starts < bucket[0]) | (starts >= bucket[1]))))
+    return relation.take(rows, lo=lo[rows], hi=hi[rows])
+
+
+def _selected(relation: Relation, columns: Columns) -> Relation:
+    names = relation.columns.key_names
+    keys = tuple(relation.keys[names.index(name)] for name in columns.key_names)
+    return replace(relation, columns=columns, keys=keys)
+
+
+def _check(job: Job, miss: Miss | None) -> None:
+    if miss is not None:
+        raise NotWithinError(
+            f"query: {miss.attribute} of {miss.where} is certain to {miss.achieved:.6g} only, the query asks for "
+            f"{miss.asked:.6g}; {advice(job.query, miss.attribute, miss.achieved, miss.asked)}"
+        )

@@ -1,0 +1,134 @@
+"""Queries over stored models on Spark: every fragment one Arrow UDF, exchanges as shuffles of parcels.
+
+::
+
+    units ──mapInArrow──> result                                              per-key queries: no exchange
+    units ──mapInArrow──> parcels ──shuffle by place──> mapInArrow ──> result  envelopes, pair joins, joins of models
+
+A unit is a number; the worker that gets it reads the files itself. The result is a DataFrame: nothing runs before it is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pulse.plan.fragments import Fragment
+from pulse.runtime.exchange import PARCELS, Parcel
+from pulse.runtime.fragment_work import To, run_on_parcels, run_on_unit
+from pulse.runtime.frames import fitted_to_spark, spark_struct
+from pulse.runtime.job import Job
+from pulse.runtime.sweep import SweepJob
+from pulse.runtime.sweep import run_on_unit as variants_on_unit
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def frame(spark: SparkSession, job: Job) -> DataFrame:
+    """The result of a job, lazily."""
+    return _frame(spark, job, job.fragments[-1], None)
+
+
+def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
+    """The results of all variants of a sweep, lazily: one pass over the model where no variant needs an exchange."""
+    schema = spark_struct(sweep.schema)
+    if sweep.one_pass:
+        first = sweep.jobs[0]
+        cores = spark.sparkContext.defaultParallelism
+        count = len(first.units(first.fragments[-1], at_least=cores))
+        numbers = spark.range(0, max(count, 1), 1, numPartitions=max(count, 1))
+        return numbers.mapInArrow(_variants_on_units(sweep, cores), schema)
+    frames = [
+        frame(spark, job).mapInArrow(_labelled(sweep, number), schema)
+        for number, job in enumerate(sweep.jobs)
+    ]
+    whole = frames[0]
+    for other in frames[1:]:
+        whole = whole.unionByName(other)
+    return whole
+
+
+def _variants_on_units(sweep: SweepJob, at_least: int) -> Work:
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = sweep.jobs[0]
+        units = first.units(first.fragments[-1], at_least=at_least)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                if number < len(units):
+                    made = variants_on_unit(sweep, units[number])
+                    yield from (fitted_to_spark(one) for one in made if one.num_rows)
+
+    return work
+
+
+def _labelled(sweep: SweepJob, number: int) -> Work:
+    values = next(itertools.islice(sweep.grid, number, None))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield fitted_to_spark(sweep.labelled(number, values, batch))
+
+    return work
+
+
+def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFrame:
+    schema = spark_struct(job.schema if to is None else PARCELS)
+    if fragment.stream is not None:
+        cores = spark.sparkContext.defaultParallelism
+        count = len(job.units(fragment, at_least=cores))
+        numbers = spark.range(0, max(count, 1), 1, numPartitions=max(count, 1))
+        return numbers.mapInArrow(_on_units(job, fragment, cores, to), schema)
+    fed = [
+        _frame(spark, job, producer, (exchange, arc))
+        for arc, (exchange, producer) in enumerate(job.producers(fragment))
+    ]
+    parcels = fed[0]
+    for other in fed[1:]:
+        parcels = parcels.unionByName(other)
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+    by_place = parcels.repartition(partitions, "place").sortWithinPartitions("place", "arc")
+    return by_place.mapInArrow(_on_parcels(job, fragment, to), schema)
+
+
+def _on_units(job: Job, fragment: Fragment, at_least: int, to: To) -> Work:
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        units = job.units(fragment, at_least=at_least)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                if number < len(units):
+                    yield from _sent(run_on_unit(job, fragment, units[number], to))
+
+    return work
+
+
+def _on_parcels(job: Job, fragment: Fragment, to: To) -> Work:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, received in itertools.groupby(
+            _received(batches, job, fragment), key=lambda parcel: parcel.place
+        ):
+            yield from _sent(run_on_parcels(job, fragment, list(received), to))
+
+    return work
+
+
+def _received(batches: Iterator[pa.RecordBatch], job: Job, fragment: Fragment) -> Iterator[Parcel]:
+    columns = [leaf.columns for leaf in fragment.inputs]
+    for batch in batches:
+        places, arcs = batch.column("place").to_pylist(), batch.column("arc").to_pylist()
+        for i, (place, arc) in enumerate(zip(places, arcs, strict=True)):
+            yield Parcel.unpack(place, arc, batch.column("payload")[i].as_buffer(), columns[arc])
+
+
+def _sent(outputs: Iterator[Parcel | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for output in outputs:
+        if isinstance(output, Parcel):
+            row = [[output.place], [output.arc], [output.pack()]]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(values, field.type) for values, field in zip(row, PARCELS, strict=True)],
+                schema=PARCELS,
+            )
+        else:
+            yield fitted_to_spark(output)

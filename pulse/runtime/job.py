@@ -1,0 +1,157 @@
+"""A query made ready to run: planned, cut into fragments, and bound to the models it reads. Picklable: workers get it whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from pulse.core.bounds import ErrorBound
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import TRUE, Constant, Expression
+from pulse.operators import summary
+from pulse.operators.grid import ResolvedGrid
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.fragments import Fragment, fragments
+from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.runtime.scan import Reading, reading
+from pulse.store.model import Model
+from pulse.store.units import ROWS, Unit, units
+
+_BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
+
+
+class RateError(PulseError, ValueError):
+    """Tuples were asked of a query that says no rate."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
+    is partial summaries (:mod:`pulse.operators.summary`) of either."""
+
+    query: Query
+    paths: Mapping[str, str]
+    rate: int | None
+    lineage: bool = False
+    summary: bool = False
+    grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
+
+    @cached_property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """In the order in which they can run; the last gives the result."""
+        return fragments(self.query.plan)
+
+    @property
+    def columns(self) -> Columns:
+        """What the result has: the plan's columns, with only the keys that are selected."""
+        of_plan = self.query.plan.columns
+        kept = tuple((name, type_) for name, type_ in of_plan.key if name in self.query.select)
+        return replace(of_plan, key=kept)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        if self.summary:
+            return summary.schema(self.columns.modelled)
+        if self.rate is None:
+            return self.columns.segment_schema(lineage=self.lineage)
+        return self.columns.tuple_schema(self.query.select)
+
+    def producers(self, fragment: Fragment) -> tuple[tuple[Exchange, Fragment], ...]:
+        """Each exchange that the fragment takes from, with the fragment that feeds it."""
+        by_root = {one.root: one for one in self.fragments}
+        return tuple((leaf, by_root[leaf.input]) for leaf in fragment.inputs if isinstance(leaf, Exchange))
+
+    def reading(self, fragment: Fragment) -> Reading:
+        """What a fragment over scans reads."""
+        own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
+        return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage)
+
+    def keys(self, fragment: Fragment) -> Expression:
+        """The predicate on keys that all its scans share; TRUE where they differ."""
+        own = {leaf.keys for leaf in fragment.inputs if isinstance(leaf, Scan)}
+        return next(iter(own)) if len(own) == 1 else TRUE
+
+    def units(self, fragment: Fragment, at_least: int = 1) -> tuple[Unit, ...]:
+        """What the workers of a fragment over scans read, one each."""
+        model = Model(self.reading(fragment).path)
+        return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
+
+    @cached_property
+    def places(self) -> int:
+        """Into how many places an exchange by keys scatters: so that one holds about as much as a unit."""
+        rows = sum(Model(path).manifest.segments for path in self.paths.values())
+        return max(16, math.ceil(2 * rows / ROWS))
+
+    @property
+    def errors(self) -> tuple[tuple[str | None, ErrorBound], ...]:
+        """The bounds that the query states."""
+        return tuple((name, bound) for name, bound in self.query.errors if isinstance(bound, ErrorBound))
+
+    def possible(self, exchanged: bool) -> bool:
+        """Whether a fragment must find possible ranges: because they are asked, or because a merge above needs them."""
+        return self.query.possible or (
+            exchanged and any(isinstance(node, Across) for node in walk(self.query.plan))
+        )
+
+
+def prepare(
+    query: Query, paths: Mapping[str, str], *, tuples: bool, lineage: bool = False, summary: bool = False
+) -> Job:
+    """Plan a bound query over stored models."""
+    rate = query.rate if tuples else None
+    if tuples and rate is None:
+        raise RateError(
+            "query: tuples of a selective query need a rate; end it with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+        )
+    plan = place_exchanges(optimise(query.plan))
+    used = {scan.stream for scan in scans(plan)}
+    job = Job(replace(query, plan=plan), {name: paths[name] for name in sorted(used)}, rate, lineage, summary)
+    return replace(job, grids=_grids(plan, job.paths))
+
+
+def _grids(plan: Node, paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]:
+    """The grid of each pair join, the same for both of its sides."""
+    found: dict[Exchange, ResolvedGrid] = {}
+    for node in walk(plan):
+        if isinstance(node, Join):
+            sides = [one for one in node.inputs if isinstance(one, Exchange) and isinstance(one.by, Grid)]
+            if sides:
+                found |= _resolved(sides, paths)
+    return found
+
+
+def _resolved(sides: list[Exchange], paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]:
+    """Buckets and cells from what the manifests say alone, so that every runtime cuts alike.
+
+    Buckets are long against the windows above, whose margins are solved twice; cells of space are only made where a bucket
+    would hold more than a unit.
+    """
+    models = [Model(paths[scan.stream]) for side in sides for scan in scans(side)]
+    starts = [file.start for model in models for file in model.manifest.files if file.start is not None]
+    ends = [file.end for model in models for file in model.manifest.files if file.end is not None]
+    span = max(ends) - min(starts) if starts else 0
+    found = {}
+    for side in sides:
+        grid = side.by
+        assert isinstance(grid, Grid)
+        assert isinstance(grid.bucket, int)
+        margin = sum(one for one in grid.margin if isinstance(one, int))
+        bucket = max(grid.bucket, 3 * margin, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
+        found[side] = ResolvedGrid(grid.position, _reach(grid.reach), bucket, margin, math.inf)
+    return found
+
+
+def _reach(reach: Expression | None) -> float:
+    if reach is None:
+        return math.inf
+    if not isinstance(reach, Constant) or isinstance(reach.value, (str, bool)):
+        raise PlanError(f"query: the distance {reach} is no number")
+    return float(reach.value)

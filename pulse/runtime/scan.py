@@ -1,0 +1,223 @@
+"""Segments of a stored model as a fragment takes them: read once per unit and kept while memory allows.
+
+Workers read the files themselves: what crosses into the JVM is a number per unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pulse.core import SegmentBatch
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import TRUE, And, Column, Comparison, Constant, Expression, Not, Or, columns_of
+from pulse.core.order import Ranges, narrow
+from pulse.operators.model_clause import ModelClause
+from pulse.operators.relation import Relation
+from pulse.plan.nodes import Scan
+from pulse.store.manifest import FILE
+from pulse.store.model import Model
+from pulse.store.units import Unit, by_key_and_time, own_lineage, read_unit
+
+CACHE_BYTES = 1 << 30
+"""How much of the models that were read a process keeps decoded: asked again, they are there."""
+
+_COMPARE = {
+    "<": pc.less,
+    "<=": pc.less_equal,
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    ">=": pc.greater_equal,
+    ">": pc.greater,
+}
+
+
+class ScanError(PulseError, ValueError):
+    """A predicate on keys that does not fit their types."""
+
+
+class _Cache:
+    """Relations by what they were read from, the least recently used given up first."""
+
+    def __init__(self, room: int) -> None:
+        self._room, self._used = room, 0
+        self._kept: OrderedDict[Any, tuple[Relation, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Relation | None:
+        """The relation, if it is still there."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found[0] if found is not None else None
+
+    def put(self, key: Any, relation: Relation) -> None:
+        """Keep it, if it fits at all."""
+        size = _bytes(relation)
+        with self._lock:
+            if size > self._room or key in self._kept:
+                return
+            self._kept[key] = relation, size
+            self._used += size
+            while self._used > self._room:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._used -= freed
+
+    def clear(self) -> None:
+        """Give all up."""
+        with self._lock:
+            self._kept.clear()
+            self._used = 0
+
+
+cache = _Cache(CACHE_BYTES)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a fragment reads of one stream: the attributes all its scans need together."""
+
+    path: str
+    attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
+    lineage: bool = False
+
+
+def reading(path: str, stored: Columns, scans: tuple[Scan, ...], *, lineage: bool) -> Reading:
+    """The reading that serves all these scans of one stream."""
+    every = (*stored.modelled, *stored.unmodelled_names)
+    needed = {name for scan in scans for name in _needed(scan, every)}
+    return Reading(path, tuple(name for name in every if name in needed), lineage)
+
+
+def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
+    asked = set(every) if scan.attributes is None else set(scan.attributes)
+    prefix = f"{scan.alias}."
+    for _, expression in scan.models:
+        asked |= {name.removeprefix(prefix) for name in columns_of(expression)}
+    return asked & set(every)
+
+
+def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
+    """The unit's segments, their attributes under the stream's own names; only of keys for which ``keys`` holds."""
+    model = Model(reading.path)
+    if keys != TRUE:
+        return _relation(_filtered(model, unit, reading, keys), model, reading)
+    stat = (model.path / FILE).stat()
+    key = (str(model.path.absolute()), stat.st_mtime_ns, stat.st_ino, unit, reading)
+    found = cache.get(key)
+    if found is None:
+        found = _relation(None, model, reading, unit)
+        cache.put(key, found)
+    return found
+
+
+def _relation(table: pa.Table | None, model: Model, reading: Reading, unit: Unit | None = None) -> Relation:
+    stored = Columns.of(model.schema)
+    columns = Columns(
+        stored.key,
+        tuple(name for name in stored.modelled if name in reading.attributes),
+        tuple((name, type_) for name, type_ in stored.unmodelled if name in reading.attributes),
+        stored.time,
+    )
+    if reading.lineage:
+        if table is None:
+            assert unit is not None
+            table, causes = own_lineage(model, unit)
+        else:
+            causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
+        return Relation.from_table(table.select(_names(columns)), columns, lineage=causes)
+    if table is None:
+        assert unit is not None
+        table = read_unit(model, unit, _names(columns))
+    return Relation.from_table(table, columns)
+
+
+def _names(columns: Columns) -> list[str]:
+    return [name for name in columns.segment_schema().names if name != "certainty"]
+
+
+def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> pa.Table:
+    """The segments of some keys: row groups that hold none of them are not read."""
+    files = ds.dataset([str(model.path / name) for name in unit.files], format="parquet")
+    names = model.schema.arrow_schema().names
+    if not reading.lineage:
+        kept = set(reading.attributes) | {
+            f"{a}_{what}" for a in reading.attributes for what in ("err", "drift")
+        }
+        fixed = {*model.schema.key_names, "ref", "lo", "hi"}
+        names = [name for name in names if name in kept or name in fixed]
+    return by_key_and_time(
+        model, files.to_table(columns=names, filter=_as_filter(keys, dict(model.schema.key)))
+    )
+
+
+def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
+    """A predicate over ``alias.key`` columns and constants for Arrow's reader."""
+    if isinstance(predicate, And):
+        made = pc.scalar(True)
+        for one in predicate.operands:
+            made = made & _as_filter(one, types)
+        return made
+    if isinstance(predicate, Or):
+        made = pc.scalar(False)
+        for one in predicate.operands:
+            made = made | _as_filter(one, types)
+        return made
+    if isinstance(predicate, Not):
+        return ~_as_filter(predicate.operand, types)
+    if isinstance(predicate, Comparison):
+        left, right = predicate.left, predicate.right
+        name = next(_own(side) for side in (left, right) if isinstance(side, Column))
+        return _COMPARE[predicate.relation](_operand(left, types, name), _operand(right, types, name))
+    assert isinstance(predicate, Constant), predicate
+    return pc.scalar(bool(predicate.value))
+
+
+def _own(column: Column) -> str:
+    return column.name.partition(".")[2] or column.name
+
+
+def _operand(side: Expression, types: dict[str, pa.DataType], name: str) -> pc.Expression:
+    if isinstance(side, Column):
+        return pc.field(_own(side))
+    assert isinstance(side, Constant), side
+    type_ = types[name]
+    try:
+        return pc.scalar(pa.scalar(side.value, type_))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        if isinstance(side.value, float) and pa.types.is_integer(type_):
+            return pc.scalar(side.value)  # 2.5 is no key, but keys can be compared with it
+        raise ScanError(
+            f"query: key '{name}' is {type_}, which {side} cannot be compared with; write a value of that type"
+        ) from None
+
+
+def as_scanned(relation: Relation, scan: Scan) -> Relation:
+    """What the scan gives of the relation that was read: its time range, its attributes by its alias."""
+    if scan.start is not None or scan.end is not None:
+        ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
+        keep, lo, hi = narrow(ranges, scan.start, scan.end)
+        rows = keep.nonzero()[0]
+        relation = relation.take(rows, lo=lo[rows], hi=hi[rows]).without_empty_groups()
+    relation = relation.prefixed(scan.alias)
+    if scan.models:
+        made = tuple((f"{scan.alias}.{name}", expression) for name, expression in scan.models)
+        return ModelClause(made, scan.columns).segments(relation)
+    return relation if relation.columns == scan.columns else relation.only(scan.columns)
+
+
+def _bytes(relation: Relation) -> int:
+    arrays = [relation.ref, relation.lo, relation.hi, *relation.models.values(), *relation.err.values()]
+    total = sum(array.nbytes for array in (*arrays, *relation.drift.values()))
+    total += sum(column.nbytes for column in (*relation.keys, *relation.unmodelled.values()))
+    if relation.lineage is not None:
+        total += relation.lineage.table.nbytes + relation.lineage.entries.nbytes
+    return int(total)

@@ -1,0 +1,243 @@
+"""A what-if sweep: one query over a grid of parameters, in one pass over the model (semantics 5).
+
+Parameters travel to the data. A worker reads its unit once and evaluates every variant on it; scans, and windows of one size,
+are shared by all variants that have them. What a variant alone needs is given up before the next, and shared windows when they
+outgrow their room, so memory does not depend on the size of the grid.
+
+Queries with exchanges run variant by variant over what was read: what they shuffle depends on the parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.errors import PulseError
+from pulse.operators.summary import Summary, from_rows
+from pulse.plan.nodes import Node, Scan
+from pulse.plan.query import Query
+from pulse.runtime import local
+from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.fragment_work import result_of
+from pulse.runtime.job import Job, prepare
+from pulse.runtime.local import Progress
+from pulse.runtime.scan import as_scanned, read
+from pulse.store.units import Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Values = dict[str, Any]
+VARIANT = "variant"
+
+
+class SweepError(PulseError, ValueError):
+    """A grid of parameters that is none."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Parameters and their values; the variants are all combinations, the last parameter changing fastest."""
+
+    axes: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    @classmethod
+    def of(cls, axes: Mapping[str, Any]) -> Grid:
+        """From lists, ranges, arrays or single values.
+
+        >>> len(Grid.of({"short": [5, 10], "long": range(30, 90, 30)}))
+        4
+        """
+        made = []
+        for name, values in axes.items():
+            listed = [values] if isinstance(values, str) or not np.iterable(values) else list(values)
+            if not listed:
+                raise SweepError(f"sweep: parameter :{name} has no values; give at least one")
+            made.append((name, tuple(v.item() if hasattr(v, "item") else v for v in listed)))
+        return cls(tuple(made))
+
+    def __len__(self) -> int:
+        return int(np.prod([len(values) for _, values in self.axes], dtype=np.int64))
+
+    def __iter__(self) -> Iterator[Values]:
+        names = [name for name, _ in self.axes]
+        for values in itertools.product(*(values for _, values in self.axes)):
+            yield dict(zip(names, values, strict=True))
+
+    @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        """The Arrow type of each parameter's column."""
+        try:
+            return {name: pa.array(list(values)).type for name, values in self.axes}
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+            raise SweepError(f"sweep: the values of a parameter must be of one type: {e}") from None
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """All that a worker needs to know; picklable. ``tuples`` or segments, or with ``summary`` figures of either."""
+
+    query: Query
+    grid: Grid
+    paths: Mapping[str, str]
+    tuples: bool
+    summary: bool = False
+
+    @cached_property
+    def jobs(self) -> tuple[Job, ...]:
+        """The job of each variant."""
+        return tuple(
+            prepare(self.query.bind(values), self.paths, tuples=self.tuples, summary=self.summary)
+            for values in self.grid
+        )
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether every variant is one fragment, so that all can share what was read."""
+        return all(len(job.fragments) == 1 for job in self.jobs)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Parameters, then the columns of the answer; of a summary the variant's number instead."""
+        own = self.jobs[0].schema
+        types = {VARIANT: pa.int64()} if self.summary else self.grid.types
+        twice = set(types) & set(own.names)
+        if twice:
+            raise SweepError(
+                f"sweep: {', '.join(sorted(twice))} is a parameter and a column of the answer; rename one"
+            )
+        return pa.schema([*types.items(), *own])
+
+    def labelled(self, number: int, values: Values, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A variant's rows with what tells them apart."""
+        said = {VARIANT: number} if self.summary else values
+        columns = [
+            pa.repeat(pa.scalar(said[name], self.schema.field(name).type), batch.num_rows) for name in said
+        ]
+        return pa.RecordBatch.from_arrays([*columns, *batch.columns], schema=self.schema)
+
+
+def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
+    """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told."""
+    shared: dict[Any, Evaluation] = {}
+    for number, (values, job) in enumerate(zip(sweep.grid, sweep.jobs, strict=True)):
+        fragment = job.fragments[-1]
+        reading, keys = job.reading(fragment), job.keys(fragment)
+        if (reading, keys) not in shared:
+            shared = {(reading, keys): Evaluation({}, possible=job.query.possible)}
+        evaluation = shared[reading, keys]
+        relation = read(reading, unit, keys)
+        scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
+        leaves: dict[Node, Any] = {leaf: as_scanned(relation, leaf) for leaf in scans}
+        evaluation.give(leaves)
+        yield sweep.labelled(number, values, result_of(job, evaluation, fragment.root))
+        evaluation.keep_shared()
+
+
+class Sweep:
+    """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns."""
+
+    def __init__(
+        self,
+        query: Query,
+        grid: Grid,
+        paths: Mapping[str, str],
+        *,
+        spark: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        self.query, self.grid = query, grid
+        self._paths, self._spark = paths, spark
+        bound = [query.bind(values) for values in grid]  # values that do not fit are said now
+        self._has_rate = all(one.rate is not None for one in bound)
+
+    def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
+        """The sampled tuples of every variant."""
+        return self._run(self._job(tuples=True), progress)
+
+    def segments(self, progress: Progress | None = None) -> DataFrame | pa.Table:
+        """The result segments of every variant."""
+        return self._run(self._job(tuples=False), progress)
+
+    def summary(self, progress: Progress | None = None) -> pa.Table:
+        """Per variant: ``ranges`` in which it holds, ``seconds`` in all, ``certain_seconds``, and of each modelled attribute
+        its time-weighted mean, minimum and maximum. By samples where the query has a rate, else by segments."""
+        job = self._job(tuples=self._has_rate, summary=True)
+        partial = self._run(job, progress)
+        if not isinstance(partial, pa.Table):
+            from pulse.runtime.failures import translated
+
+            with translated():
+                partial = partial.toArrow()  # a row per unit and variant
+        return _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name} ({len(values)} values)" for name, values in self.grid.axes)
+        return f"Sweep({' '.join(self.query.text.split())!r}; {axes}: {len(self.grid)} variants)"
+
+    def _job(self, *, tuples: bool, summary: bool = False) -> SweepJob:
+        return SweepJob(self.query, self.grid, self._paths, tuples, summary)
+
+    def _run(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
+        if self._spark is None:
+            return pa.Table.from_batches(list(_in_process(job, progress)), schema=job.schema)
+        from pulse.runtime import historical
+
+        return historical.sweep_frame(self._spark(), job)
+
+
+def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    if not sweep.one_pass:
+        for number, (values, job) in enumerate(zip(sweep.grid, sweep.jobs, strict=True)):
+            for batch in local.run(job).to_batches():
+                yield sweep.labelled(number, values, batch)
+            if progress is not None:
+                progress(number + 1, len(sweep.grid))
+        return
+    first = sweep.jobs[0]
+    units = first.units(first.fragments[-1], at_least=local.cores())
+    done, total = itertools.count(1), len(units) * len(sweep.grid)
+
+    def work(unit: Unit) -> list[pa.RecordBatch]:
+        made = []
+        for batch in run_on_unit(sweep, unit):
+            if batch.num_rows:
+                made.append(batch)
+            if progress is not None:
+                progress(next(done), total)
+        return made
+
+    yield from local.in_threads(work, list(units), None)
+
+
+def _summary_table(grid: Grid, partial: pa.Table, attributes: tuple[str, ...]) -> pa.Table:
+    rows: list[list[dict[str, Any]]] = [[] for _ in range(len(grid))]
+    for row in partial.to_pylist():
+        rows[row[VARIANT]].append(row)
+    found = [from_rows(some, attributes) for some in rows]
+    variants = list(grid)
+    columns: dict[str, Any] = {
+        name: pa.array([values[name] for values in variants], type_) for name, type_ in grid.types.items()
+    }
+    columns["ranges"] = pa.array([one.ranges for one in found], pa.int64())
+    columns["seconds"] = pa.array([one.seconds for one in found], pa.float64())
+    columns["certain_seconds"] = pa.array([one.certain for one in found], pa.float64())
+    for name in attributes:
+        for what in ("mean", "min", "max"):
+            columns[f"{name}_{what}"] = pa.array([_figure(one, name, what) for one in found], pa.float64())
+    return pa.table(columns)
+
+
+def _figure(summary: Summary, name: str, what: str) -> float | None:
+    """A figure of a variant; None where it never holds, a mean also where it holds for single instants only."""
+    figures = summary.attributes.get(name)
+    if figures is None or not summary.ranges:
+        return None
+    if what == "mean":
+        return figures.integral / summary.seconds if summary.seconds > 0.0 else None
+    return figures.smallest if what == "min" else figures.largest

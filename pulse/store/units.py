@@ -1,0 +1,168 @@
+"""What one worker reads of a stored model: whole keys, so that per-key work needs no exchange.
+
+Files of one fit hold different keys; after ``--append`` a key may lie in a file of each fit. So a unit is a set of files that
+share no key with any other, or a share of the keys of one large file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import IntArray
+from pulse.core.keys import key_ranks, key_texts
+from pulse.core.order import Ranges, time_order
+from pulse.store.manifest import PartFile
+from pulse.store.model import CLOSING, Model
+
+ROWS = 1 << 18
+"""Segments that one unit should hold at most; a single key may have more."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files by name, and which of how many shares of their keys."""
+
+    files: tuple[str, ...]
+    share: int = 0
+    shares: int = 1
+
+
+def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit, ...]:
+    """All units of a model: together they hold every segment once.
+
+    Large files are cut into shares of about :data:`ROWS` segments, and further until there are ``at_least`` units, as far as
+    keys allow; not if ``shared`` is false.
+    """
+    files = model.manifest.files
+    total = sum(file.segments for file in files)
+    found = []
+    for together in _together(model, files):
+        rows, keys = sum(file.segments for file in together), max(file.keys for file in together)
+        shares = 1
+        if shared and sum(not file.name.startswith(CLOSING) for file in together) == 1:
+            wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
+            shares = max(1, min(wanted, keys))
+        names = tuple(file.name for file in together)
+        found += [Unit(names, share, shares) for share in range(shares)]
+    return tuple(found)
+
+
+def read_unit(model: Model, unit: Unit, columns: list[str]) -> pa.Table:
+    """These columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, by key and time."""
+    if unit.shares == 1:
+        tables = [pq.read_table(model.path / name, columns=columns) for name in unit.files]
+    else:
+        tables = _read_share(model, unit, columns)
+    tables = [table for table in tables if table.num_rows] or tables[:1]
+    if len(tables) == 1:
+        return tables[0]
+    return by_key_and_time(model, pa.concat_tables(tables))
+
+
+def by_key_and_time(model: Model, table: pa.Table) -> pa.Table:
+    """Rows of segments in the order of a stored model."""
+    ranks = key_ranks([table.column(n).combine_chunks() for n in model.schema.key_names], table.num_rows)
+    ref = table.column("ref").combine_chunks().view(pa.int64()).to_numpy()
+    order = time_order(Ranges(ranks, ref, table.column("lo").to_numpy(), table.column("hi").to_numpy()))
+    return table if order is None else table.take(pa.array(order))
+
+
+def _read_share(model: Model, unit: Unit, columns: list[str]) -> list[pa.Table]:
+    names = list(model.schema.key_names)
+    main = next(name for name in unit.files if not name.startswith(CLOSING))
+    with pq.ParquetFile(model.path / main) as file:
+        keys = file.read(columns=names)
+        starts = _starts(keys, names)
+        cuts = starts[np.searchsorted(starts, np.arange(unit.shares) * keys.num_rows // unit.shares)]
+        begin = int(cuts[unit.share])
+        end = int(cuts[unit.share + 1]) if unit.share + 1 < unit.shares else keys.num_rows
+        tables = [_read_rows(file, begin, end, columns)]
+    firsts = keys.take(pa.array(starts))
+    own = keys.take(pa.array(starts[(starts >= begin) & (starts < end)]))
+    for name in unit.files:
+        if name != main:
+            rest = pq.read_table(model.path / name, columns=columns)
+            tables.append(rest.filter(pa.array(_belongs(rest.select(names), own, firsts, unit))))
+    return tables
+
+
+def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:
+    """Rows of a file, from the row groups that hold some."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    groups = [i for i in range(len(sizes)) if offsets[i] < end and offsets[i + 1] > begin]
+    if begin >= end:
+        return file.schema_arrow.empty_table().select(columns)
+    return file.read_row_groups(groups, columns=columns).slice(begin - int(offsets[groups[0]]), end - begin)
+
+
+def _belongs(keys: pa.Table, own: pa.Table, all_: pa.Table, unit: Unit) -> list[bool]:
+    """Which rows are of the share's own keys; keys that the main file lacks belong to the last share."""
+    mine, known = set(_texts(own)), set(_texts(all_))
+    last = unit.share == unit.shares - 1
+    return [text in mine or (last and text not in known) for text in _texts(keys)]
+
+
+def _texts(keys: pa.Table) -> list[str]:
+    texts: list[str] = key_texts([c.combine_chunks() for c in keys.columns], keys.num_rows).to_pylist()
+    return texts
+
+
+def _starts(keys: pa.Table, names: list[str]) -> IntArray:
+    """The first row of every key of a file, which is sorted by key."""
+    if not names or not keys.num_rows:
+        return np.zeros(1, np.int64)
+    ranks = key_ranks([keys.column(name).combine_chunks() for name in names], keys.num_rows)
+    return np.concatenate(([0], np.flatnonzero(np.diff(ranks)) + 1)).astype(np.int64)
+
+
+def _together(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
+    """Files that share keys, and their closing points."""
+    files = list(files)
+    if not model.schema.key_names:
+        return [files] if files else []
+    if model.manifest.fits == 1:
+        by_label: dict[str, list[PartFile]] = {}
+        for file in files:
+            by_label.setdefault(file.name.partition("-")[2], []).append(file)
+        return list(by_label.values())
+    return _connected(files, [_keys_of(model, file) for file in files])
+
+
+def _keys_of(model: Model, file: PartFile) -> set[str]:
+    names = list(model.schema.key_names)
+    table = pq.read_table(model.path / file.name, columns=names).group_by(names).aggregate([])
+    return set(_texts(table.select(names)))
+
+
+def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFile]]:
+    """Files joined into sets until no two sets share a key."""
+    set_of: dict[str, int] = {}
+    parent = list(range(len(files)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, own in enumerate(keys):
+        for key in own:
+            parent[root(i)] = root(set_of.setdefault(key, i))
+    found: dict[int, list[PartFile]] = {}
+    for i, file in enumerate(files):
+        found.setdefault(root(i), []).append(file)
+    return list(found.values())
+
+
+def own_lineage(model: Model, unit: Unit) -> tuple[pa.Table, pa.ListArray]:
+    """The unit's segments with all columns, and each as the only entry of its lineage."""
+    table = read_unit(model, unit, model.schema.arrow_schema().names)
+    batch = SegmentBatch.from_arrow(table, model.schema, check=False)
+    return table, batch.own_lineage()
