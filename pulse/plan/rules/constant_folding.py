@@ -1,0 +1,192 @@
+"""Compute what is constant: ``5 > x`` and ``2 * 3 = 6`` become ``x < 5`` and true."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+
+from pulse.core.expression import (
+    FALSE,
+    FLIPPED,
+    NEGATED,
+    TRUE,
+    And,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    Instant,
+    Negative,
+    Not,
+    Or,
+    Parameter,
+    transform,
+)
+from pulse.plan.nodes import Node
+from pulse.plan.nodes import transform as transform_plan
+from pulse.plan.rewriting import change_outputs, change_predicates
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "^": operator.pow,
+}
+_RELATIONS: dict[str, Callable[[object, object], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    "abs": abs,
+    "sqrt": math.sqrt,
+    "exp": math.exp,
+    "log": math.log,
+    "sin": math.sin,
+    "cos": math.cos,
+    "distance": lambda x1, y1, x2, y2: math.hypot(x1 - x2, y1 - y2),
+    "distance2": lambda x1, y1, x2, y2: (x1 - x2) ** 2 + (y1 - y2) ** 2,
+}
+
+
+def constant_folding(plan: Node) -> Node:
+    """Compute constant parts of all expressions, drop neutral ones (``x + 0``, ``x * 1``, ``x ^ 1``), bring constants
+    to the right of comparisons, and ``not`` down to the comparisons (where certainty allows it: semantics 3.9 is
+    symmetric under negation).
+
+    What has no finite value (``1 / 0``) stays, for the operator to complain about with the place named.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column
+    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.plan.show import show
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> print(show(constant_folding(Filter(scan, Comparison(">", Arithmetic("*", Constant(2), Constant(3)), Column("S.x"))))))
+    Filter S.x < 6
+      Scan S as S
+    """
+    return transform_plan(plan, lambda node: change_outputs(change_predicates(node, fold), fold))
+
+
+def fold(expression: Expression) -> Expression:
+    """An expression, its constant parts computed.
+
+    >>> str(fold(Not(Comparison("<", Constant(1), Parameter("x")))))
+    ':x <= 1'
+    """
+    return transform(expression, _fold_one)
+
+
+def _fold_one(e: Expression) -> Expression:
+    match e:
+        case Arithmetic(op, Constant(a), Constant(b)) if _number(a) and _number(b):
+            return _computed(_ARITHMETIC[op], (a, b), e)
+        case Arithmetic():
+            return _without_neutral(e)
+        case Negative(Constant(a)) if _number(a):
+            return _computed(operator.neg, (a,), e)
+        case Negative(Negative(inner)):
+            return inner
+        case Function(name, arguments):
+            values = [argument.value for argument in arguments if isinstance(argument, Constant)]
+            if len(values) == len(arguments) and all(map(_number, values)):
+                return _computed(_FUNCTIONS[name], tuple(values), e)
+            return e
+        case Comparison():
+            return _compared(e)
+        case Not():
+            return _negated(e.operand)
+        case And():
+            return _joined(And, e.operands, neutral=TRUE, decisive=FALSE)
+        case Or():
+            return _joined(Or, e.operands, neutral=FALSE, decisive=TRUE)
+    return e
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is(e: Expression, value: float) -> bool:
+    return isinstance(e, Constant) and _number(e.value) and e.value == value
+
+
+def is_truth(e: Expression, value: bool) -> bool:
+    """Whether an expression is the constant true, or false. (Constants compare as Python's: 1 equals True.)"""
+    return isinstance(e, Constant) and e.value is value
+
+
+def _computed(function: Callable[..., float], values: tuple[object, ...], e: Expression) -> Expression:
+    try:
+        result = function(*values)
+        finite = not isinstance(result, complex) and math.isfinite(result)
+    except (ArithmeticError, ValueError):  # 1/0, sqrt(-1), 10.0^1000: not a number
+        return e
+    return Constant(result) if finite else e
+
+
+def _without_neutral(e: Arithmetic) -> Expression:
+    match e.op:
+        case "+" if _is(e.left, 0):
+            return e.right
+        case "-" if _is(e.left, 0):
+            return _fold_one(Negative(e.right))
+        case "*" if _is(e.left, 1):
+            return e.right
+        case "+" | "-" if _is(e.right, 0):
+            return e.left
+        case "*" | "/" | "^" if _is(e.right, 1):
+            return e.left
+    return e
+
+
+def _compared(e: Comparison) -> Expression:
+    left, right = e.left, e.right
+    if isinstance(left, Instant) and isinstance(right, Instant):
+        return Constant(_RELATIONS[e.relation](left.microseconds, right.microseconds))
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        a, b = left.value, right.value
+        if (_number(a) and _number(b)) or (type(a) is type(b)):
+            return Constant(_RELATIONS[e.relation](a, b))
+        return e
+    fixed = (Constant, Instant, Parameter)
+    if isinstance(left, fixed) and not isinstance(right, fixed):
+        return Comparison(FLIPPED[e.relation], right, left)
+    if isinstance(left, (Constant, Instant)) and isinstance(right, Parameter):
+        return Comparison(FLIPPED[e.relation], right, left)
+    return e
+
+
+def _negated(e: Expression) -> Expression:
+    match e:
+        case Constant(bool() as value):
+            return Constant(not value)
+        case Comparison(relation, left, right):
+            return Comparison(NEGATED[relation], left, right)
+        case Not(inner):
+            return inner
+        case And(operands):
+            return _fold_one(Or(tuple(map(_negated, operands))))
+        case Or(operands):
+            return _fold_one(And(tuple(map(_negated, operands))))
+    return Not(e)
+
+
+def _joined(
+    kind: type[And] | type[Or], operands: Iterable[Expression], *, neutral: Constant, decisive: Constant
+) -> Expression:
+    """Flat, each operand once, without neutral ones; the decisive one alone if it is there."""
+    kept: dict[Expression, None] = {}
+    for operand in operands:
+        for one in operand.operands if isinstance(operand, kind) else (operand,):
+            if is_truth(one, bool(decisive.value)):
+                return decisive
+            if not is_truth(one, bool(neutral.value)):
+                kept[one] = None
+    return neutral if not kept else next(iter(kept)) if len(kept) == 1 else kind(tuple(kept))

@@ -1,0 +1,50 @@
+"""Compare the squares of distances with constants, which are polynomials, instead of the distances, which are not."""
+
+from __future__ import annotations
+
+import math
+
+from pulse.core.expression import FALSE, FLIPPED, TRUE, Comparison, Constant, Expression, Function, transform
+from pulse.plan.nodes import Node
+from pulse.plan.nodes import transform as transform_plan
+from pulse.plan.rewriting import change_predicates
+
+
+def distance_to_squares(plan: Node) -> Node:
+    """``distance(…) R k`` in a predicate becomes ``distance2(…) R k*k``; for ``k < 0`` it is decided.
+
+    Exact (semantics 3.3): of floats, ``sqrt(k*k)`` is ``k`` again, so whoever solves the squares can recover ``k`` and
+    with it the margins of certainty ``(k ± e)²``. Where ``k*k`` leaves the floats the distance stays. A parameter has no
+    sign yet: the rule is for bound plans.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column
+    >>> from pulse.plan.nodes import Filter, Scan
+    >>> from pulse.plan.show import show
+    >>> scan = Scan("S", "S", Columns((), ("x", "y")))
+    >>> distance = Function("distance", (Column("S.x"), Column("S.y"), Constant(0), Constant(0)))
+    >>> print(show(distance_to_squares(Filter(scan, Comparison("<", distance, Constant(5))))))
+    Filter distance2(S.x, S.y, 0, 0) < 25
+      Scan S as S
+    """
+    return transform_plan(plan, lambda node: change_predicates(node, lambda e: transform(e, _squared)))
+
+
+def _squared(e: Expression) -> Expression:
+    match e:
+        case Comparison(relation, Constant() as k, Function("distance") as d):
+            return _compared(FLIPPED[relation], d, k, e)
+        case Comparison(relation, Function("distance") as d, Constant() as k):
+            return _compared(relation, d, k, e)
+    return e
+
+
+def _compared(relation: str, distance: Function, k: Constant, e: Expression) -> Expression:
+    if isinstance(k.value, (str, bool)):
+        return e
+    if k.value < 0:
+        return TRUE if relation in (">", ">=", "!=") else FALSE
+    square = k.value * k.value
+    if math.sqrt(square) != k.value:  # beyond the floats on either end
+        return e
+    return Comparison(relation, Function("distance2", distance.arguments), Constant(square))

@@ -1,0 +1,33 @@
+"""Take away nodes that change nothing."""
+
+from __future__ import annotations
+
+from pulse.core.expression import Column
+from pulse.plan.nodes import Filter, Node, Project, transform
+from pulse.plan.rules.constant_folding import is_truth
+
+
+def drop_trivial(plan: Node) -> Node:
+    """A filter that is always true and a projection that gives what it takes are left out.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import TRUE
+    >>> from pulse.plan.nodes import Scan
+    >>> from pulse.plan.show import show
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> print(show(drop_trivial(Filter(Project(scan, (("S.x", Column("S.x")),), "S.t"), TRUE))))
+    Scan S as S
+    """
+    return transform(plan, _without)
+
+
+def _without(node: Node) -> Node:
+    if isinstance(node, Filter) and is_truth(node.predicate, True):
+        return node.input
+    if (
+        isinstance(node, Project)
+        and node.columns == node.input.columns
+        and all(expression == Column(name) for name, expression in node.outputs)
+    ):
+        return node.input
+    return node
