@@ -1,0 +1,227 @@
+"""Aggregates: over the keys that a group gathers (Across), then over the window of the stream (Window).
+
+Each aggregate is computed on its own over one common input, and the results are joined on the group's keys::
+
+    select symbol, avg(x) - min(x) from S[size 10]      Project(Join(Window(avg, S), Window(min, S)))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from pulse.core.expression import Column, Expression
+from pulse.core.schema import Role
+from pulse.language.errors import fail, source_text
+from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
+from pulse.language.keys import equal_keys
+from pulse.language.outputs import readable_name
+from pulse.language.scope import Attribute, Scope
+from pulse.plan.nodes import Across, Duration, Join, Node, Project, Window
+
+
+@dataclass(frozen=True)
+class Call:
+    """``function(argument)``, and the name of its result in the plan."""
+
+    function: str
+    argument: Expression
+    output: str
+
+
+def is_grouped(select: exp.Select) -> bool:
+    """Whether a select has aggregates, or clauses that only make sense with them."""
+    return bool(_calls(select)) or bool(select.args.get("group")) or bool(select.args.get("having"))
+
+
+def bind_aggregates(
+    select: exp.Select, node: Node, scope: Scope, window: tuple[Duration, Duration] | None
+) -> tuple[Node, Binder]:
+    """The arc of all aggregates, and the binder for what is written over them."""
+    found = _calls(select)
+    if not found:
+        where = select.args.get("having") or select.args["group"]
+        fail(
+            "there is no aggregate to group; write where instead of having, or leave out group by",
+            scope.text,
+            where,
+        )
+    keys = _group_keys(select, scope)
+    calls = _bound_calls(found, scope, node)
+    base, names = _arguments(node, calls, found, scope)
+    labels = equal_keys(node)
+    whole = {labels[key] for key in keys} >= set(labels.values())
+    if whole and window is None:
+        _no_window(found[0], scope, node)
+    parts = [_aggregated(base, names[call.argument], call, None if whole else keys, window) for call in calls]
+    return _joined(parts, calls), _Grouped(scope, calls, keys, labels, found)
+
+
+def _calls(select: exp.Select) -> list[exp.Anonymous]:
+    """The outermost calls of aggregates in the select list and HAVING, in order."""
+    roots = [*select.expressions, *([select.args["having"]] if select.args.get("having") else [])]
+    found: list[exp.Anonymous] = []
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.Anonymous) and is_aggregate(node):
+            found.append(node)
+        else:
+            stack.extend(reversed(list(node.iter_expressions())))
+    return found
+
+
+def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
+    """The key columns of GROUP BY; without it, those that stand plainly in the select list."""
+    group = select.args.get("group")
+    if group is None:
+        items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
+        plain = [scope.resolve(item) for item in items if isinstance(item, exp.Column) and not item.is_star]
+        return tuple(
+            dict.fromkeys(one.column for one in plain if isinstance(one, Attribute) and one.role is Role.KEY)
+        )
+    named = {
+        item.alias.casefold(): bare(item.this) for item in select.expressions if isinstance(item, exp.Alias)
+    }
+    keys: dict[str, None] = {}
+    for node in group.expressions:
+        meant = named.get(node.name.casefold()) if not node.table else None
+        in_scope = any(source.find(node.name) for source in scope.sources)
+        found = scope.resolve(meant if isinstance(meant, exp.Column) and not in_scope else node)
+        if not isinstance(found, Attribute) or found.role is not Role.KEY:
+            said = source_text(node, scope.text)
+            what = {Role.MODELLED: "changes continuously", Role.UNMODELLED: "is not part of the key"}
+            why = "is the time" if not isinstance(found, Attribute) else what.get(found.role, "is the time")
+            listed = ", ".join(
+                one.name for s in scope.sources for one in s.attributes if one.role is Role.KEY
+            )
+            fail(f"group by takes keys: '{said}' {why}. Keys are: {listed or 'none'}", scope.text, node)
+        keys[found.column] = None
+    return tuple(keys)
+
+
+def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[Call]:
+    """Distinct calls, their results named so that no two columns of the plan share a name."""
+    calls: dict[tuple[str, Expression], Call] = {}
+    taken = {*node.columns.names, node.columns.time}
+    for call in found:
+        pair = str(call.this), _argument(call, scope)
+        if pair not in calls:
+            name = base = readable_name(call, scope)
+            for number in range(2, len(found) + len(taken) + 3):
+                if name not in taken:
+                    break
+                name = f"{base}_{number}"
+            taken.add(name)
+            calls[pair] = Call(*pair, name)
+    return list(calls.values())
+
+
+def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
+    binder = Binder(scope, "another aggregate")
+    if call.this == "count":
+        binder.aggregate(call)
+    if len(call.expressions) != 1:
+        fail(f"{call.this} takes one argument, got {len(call.expressions)}", scope.text, call)
+    argument = bare(call.expressions[0])
+    value = binder.number(argument)
+    found = scope.resolve(argument) if isinstance(argument, exp.Column) else None
+    if isinstance(found, Attribute) and found.role is not Role.MODELLED:
+        what = "a key" if found.role is Role.KEY else "not modelled: it is constant within a segment"
+        fail(
+            f"'{found.name}' is {what}; {call.this} takes a modelled attribute or an expression",
+            scope.text,
+            call,
+        )
+    return value
+
+
+def _arguments(
+    node: Node, calls: list[Call], found: list[exp.Anonymous], scope: Scope
+) -> tuple[Node, dict[Expression, str]]:
+    """The input of all aggregates: the arc itself, or a projection of it that has the arguments as columns."""
+    arguments = list(dict.fromkeys(call.argument for call in calls))
+    if all(isinstance(one, Column) for one in arguments):
+        return node, {one: one.name for one in arguments if isinstance(one, Column)}
+    taken = {*node.columns.names, *(call.output for call in calls)}
+    names: dict[Expression, str] = {}
+    for i, one in enumerate(arguments):
+        name = one.name if isinstance(one, Column) else f"argument{i + 1}"
+        while name in taken and not isinstance(one, Column):
+            name += "_"
+        names[one] = name
+    keys = tuple((key, Column(key)) for key in node.columns.key_names)
+    return Project(node, (*keys, *((name, one) for one, name in names.items())), node.columns.time), names
+
+
+def _aggregated(
+    base: Node,
+    argument: str,
+    call: Call,
+    across: tuple[str, ...] | None,
+    window: tuple[Duration, Duration] | None,
+) -> Node:
+    if across is not None:
+        base, argument = Across(base, call.function, argument, call.output, across), call.output
+    if window is not None:
+        base = Window(base, call.function, argument, call.output, *window)
+    return base
+
+
+def _joined(parts: list[Node], calls: list[Call]) -> Node:
+    """The results side by side; the keys of the later ones are renamed, as a join keeps both sides' keys."""
+    node = parts[0]
+    keys = node.columns.key_names
+    for i, (part, call) in enumerate(zip(parts[1:], calls[1:], strict=True), 2):
+        again = {key: f"{key}_{i}" for key in keys}
+        outputs = (*((name, Column(key)) for key, name in again.items()), (call.output, Column(call.output)))
+        node = Join(node, Project(part, outputs, part.columns.time), tuple(again.items()))
+    return node
+
+
+def _no_window(call: exp.Anonymous, scope: Scope, node: Node) -> None:
+    grouped = "every key is a group of its own" if node.columns.key else "the stream has no key"
+    fail(
+        f"{grouped}, so {call.this} needs a window to aggregate over: write [size 60 advance 2] behind the stream"
+        + (", or group by fewer keys" if node.columns.key else ""),
+        scope.text,
+        call,
+    )
+
+
+class _Grouped(Binder):
+    """Binds what is written over aggregates: their results, and the keys of the group."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        calls: list[Call],
+        keys: tuple[str, ...],
+        labels: dict[str, object],
+        found: list[exp.Anonymous],
+    ) -> None:
+        super().__init__(scope, "HAVING")
+        self._calls = {(call.function, call.argument): call.output for call in calls}
+        self._key_of = {labels[key]: key for key in reversed(keys)}
+        self._labels = labels
+
+    def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
+        return Column(self._calls[str(node.this), _argument(node, self.scope)]), NUMBER
+
+    def column(self, node: exp.Column) -> tuple[Expression, str]:
+        found = self.scope.resolve(node)
+        if isinstance(found, Attribute) and found.role is not Role.TIME:
+            key = self._key_of.get(self._labels.get(found.column, ""))
+            if key is None:
+                self.fail(
+                    f"'{self.said(node)}' is neither a key of the group nor in an aggregate; "
+                    + (
+                        "add it to group by"
+                        if found.role is Role.KEY
+                        else f"write avg({self.said(node)}), min(…), max(…) or sum(…)"
+                    ),
+                    node,
+                )
+            return Column(key), super().column(node)[1]
+        return super().column(node)

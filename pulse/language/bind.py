@@ -1,0 +1,143 @@
+"""Statements to queries: a select is its FROM and WHERE, its aggregates, HAVING, and a projection to its outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from pulse.core.bounds import ErrorBound
+from pulse.core.expression import Parameter
+from pulse.language.aggregates import bind_aggregates, is_grouped
+from pulse.language.errors import fail, known
+from pulse.language.expressions import Binder
+from pulse.language.literals import bound, duration
+from pulse.language.outputs import Outputs, bind_outputs, check_names
+from pulse.language.scope import Bound, Context, Named, attributes_of
+from pulse.language.sources import bind_from, shared_window
+from pulse.language.syntax import Statement
+from pulse.plan.nodes import Filter, Node, Project, Union
+from pulse.plan.query import Query
+
+
+def bind_statement(statement: Statement, context: Context) -> Query:
+    """The query that a statement means."""
+    for cte in statement.args.get("with_") or []:
+        name = cte.args["alias"].this
+        if name.name.casefold() in context.named:
+            fail(f"WITH names '{name.name}' twice", context.text, name)
+        context = replace(context, named={**context.named, name.name.casefold(): Named(cte.this, context)})
+    members = _members(statement.this, context)
+    plan = _united(members, "", context.text)
+    outputs = members[0].outputs
+    check_names(outputs, plan.columns.modelled, context.text)
+    every = statement.args.get("every")
+    return Query(
+        plan,
+        tuple(one.name for one in outputs.columns if not one.hidden),
+        None if every is None else duration(every, context.text),
+        _errors(statement, plan, context.text),
+        bool(statement.args.get("possible")),
+        context.text,
+    )
+
+
+def bind_subquery(query: exp.Expr, context: Context, alias: str) -> Bound:
+    """A query in FROM: its outputs are called ``alias.output``."""
+    members = _members(query, context)
+    node = _united(members, f"{alias}.", context.text)
+    outputs = members[0].outputs
+    names = {f"{alias}.{one.name}": one.name for one in outputs.columns if not one.hidden}
+    names[node.columns.time] = outputs.time
+    return Bound(alias, node, attributes_of(node.columns, alias, names))
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A select before its last projection."""
+
+    select: exp.Expr
+    node: Node
+    outputs: Outputs
+
+    def projected(self, names: list[str], time: str) -> Project:
+        """The select with its columns named."""
+        made = zip(names, self.outputs.columns, strict=True)
+        return Project(self.node, tuple((name, one.expression) for name, one in made), time)
+
+
+def _members(query: exp.Expr, context: Context) -> list[_Member]:
+    """The selects of a query: one, or those of its UNION ALL."""
+    selects: list[exp.Expr] = []
+    stack = [query]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, exp.Union):
+            stack += [one.expression, one.this]
+        else:
+            selects.append(one)
+    return [_member(one, context) for one in selects if isinstance(one, exp.Select)]
+
+
+def _member(select: exp.Select, context: Context) -> _Member:
+    node, scope = bind_from(select, context, bind_subquery)
+    binder = Binder(scope, "the select list")
+    if is_grouped(select):
+        node, binder = bind_aggregates(select, node, scope, shared_window(select, scope))
+        if select.args.get("having"):
+            node = Filter(node, binder.predicate(select.args["having"].this))
+    return _Member(select, node, bind_outputs(select, node, binder))
+
+
+def _united(members: list[_Member], prefix: str, text: str) -> Node:
+    """One projection, or the union of several, whose columns are matched by place and named as in the first."""
+    first = members[0].outputs
+    names = [f"{prefix}{one.name}" for one in first.columns]
+    plans: list[Node] = []
+    for member in members:
+        if len(member.outputs.columns) != len(names):
+            said = ", ".join(one.name for one in member.outputs.columns)
+            fail(
+                f"the queries of a union all must have the same columns, keys included: the first has "
+                f"{', '.join(one.name for one in first.columns)}, this one {said}",
+                text,
+                member.select,
+            )
+        plan = member.projected(names, f"{prefix}{first.time}")
+        if plans and plan.columns != plans[0].columns:
+            columns = plan.columns
+            wrong = next(n for n in names if _column(columns, n) != _column(plans[0].columns, n))
+            fail(
+                f"the queries of a union all must have the same columns: '{wrong.removeprefix(prefix)}' is "
+                f"{_column(plans[0].columns, wrong)} in the first and {_column(columns, wrong)} in this one",
+                text,
+                member.select,
+            )
+        plans.append(plan)
+    return plans[0] if len(plans) == 1 else Union(tuple(plans))
+
+
+def _column(columns: object, name: str) -> str:
+    return f"{columns.role(name)} {columns.type_of(name)}"  # type: ignore[attr-defined]
+
+
+def _errors(
+    statement: Statement, plan: Node, text: str
+) -> tuple[tuple[str | None, ErrorBound | Parameter], ...]:
+    """The ERROR WITHIN clauses by output column."""
+    modelled = {name.casefold(): name for name in plan.columns.modelled}
+    errors: dict[str | None, ErrorBound | Parameter] = {}
+    for clause in statement.args.get("errors") or []:
+        asked = bound(clause.this, text)
+        for node in clause.expressions or [None]:
+            name = None if node is None else modelled.get(node.name.casefold())
+            if node is not None and name is None:
+                fail(
+                    f"'{node.name}' is not a modelled column of the result; {known(node.name, plan.columns.modelled)}",
+                    text,
+                    node,
+                )
+            if name in errors:
+                fail(f"there are two bounds on {name or 'all columns'}; write one", text, clause)
+            errors[name] = asked
+    return tuple(errors.items())

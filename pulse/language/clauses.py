@@ -1,0 +1,338 @@
+"""The grammar of queries::
+
+statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE)*
+query     := select (UNION ALL select)*
+select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
+source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, …)*
+window    := [ SIZE duration [ADVANCE duration] ]
+rule      := column = sum
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from pulse.language.syntax import Amount, ErrorWithin, ModelRule, Source, Statement, StreamWindow
+from pulse.language.terms import Terms
+
+_NOT_HERE = {
+    "ORDER": "ORDER BY is not part of the language: results are tables and Spark DataFrames, order them there",
+    "LIMIT": "LIMIT is not part of the language: results are tables and Spark DataFrames, cut them there",
+    "OFFSET": "OFFSET is not part of the language: results are tables and Spark DataFrames, cut them there",
+    "FETCH": "FETCH is not part of the language: results are tables and Spark DataFrames, cut them there",
+    "WINDOW": "there is no WINDOW clause; write the window on the stream: from S[size 60 advance 2]",
+    "QUALIFY": "there is no QUALIFY; filter an aggregate with HAVING",
+    "INTERSECT": "INTERSECT is not part of the language; join the queries on their keys",
+    "EXCEPT": "EXCEPT is not part of the language; say what must not hold with NOT",
+    "LATERAL": "LATERAL is not part of the language; join the streams",
+    "USING": "USING is not part of the language; write on (A.key = B.key)",
+}
+_OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI", "ASOF"))
+_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
+
+
+class Clauses(Terms):
+    """Statements to a :class:`~pulse.language.syntax.Statement`."""
+
+    def _parse_statement(self) -> exp.Expr | None:
+        """What sqlglot calls for each text between semicolons."""
+        if not self._curr:
+            return None
+        start = self._start()
+        named = self._named_queries()
+        query = self._query()
+        errors: list[ErrorWithin] = []
+        every: exp.Expr | None = None
+        possible = False
+        while self._curr:
+            token = self._curr
+            if self.take_word("ERROR", "WITHIN"):
+                errors += self._errors()
+            elif self.take_word("SAMPLE", "EVERY"):
+                if every is not None:
+                    raise self.error("there are two SAMPLE EVERY clauses; write one", token)
+                every = self._duration("after SAMPLE EVERY")
+            elif self.take_word("WITH", "POSSIBLE"):
+                possible = True
+            else:
+                raise self._unexpected()
+        made = Statement(this=query, with_=named, errors=errors, every=every, possible=possible)
+        return self.since(made, start)
+
+    def _unexpected(self) -> Exception:
+        word = self.word()
+        if word in _NOT_HERE:
+            return self.error(_NOT_HERE[word])
+        if self.is_type(TokenType.R_PAREN):
+            return self.error("this parenthesis closes nothing")
+        if self.is_type(TokenType.L_BRACKET):
+            return self.error(
+                "a window stands behind a stream or a subquery in FROM: from S[size 10 advance 2]"
+            )
+        clauses = "join, where, group by, having, union all, error within, sample every, with possible"
+        return self.error(f"did not expect {self.here()} here; what may follow are: {clauses}")
+
+    # -- queries --------------------------------------------------------------------------------------------
+
+    def _named_queries(self) -> list[exp.CTE]:
+        named: list[exp.CTE] = []
+        if self.word() != "WITH":
+            return named
+        self._advance()
+        if self.word() == "RECURSIVE":
+            raise self.error("recursive queries are not part of the language")
+        while True:
+            start = self._start()
+            alias = self.name("a name for the query")
+            self.expect_word("AS", "after the name of the query")
+            self.expect(TokenType.L_PAREN, "(", "before the query")
+            query = self._inner_query()
+            named.append(self.since(exp.CTE(this=query, alias=exp.TableAlias(this=alias)), start))
+            if not self._match(TokenType.COMMA):
+                return named
+
+    def _inner_query(self) -> exp.Expr:
+        """A query up to its closing parenthesis, which is taken."""
+        self.deeper()
+        query = self._query()
+        if (self.word(), self.word(1)) in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"), ("WITH", "POSSIBLE")):
+            clause = f"{self.word()} {self.word(1)}"
+            raise self.error(
+                f"{clause} speaks of the whole answer; write it at the end of the outermost query"
+            )
+        if not self.is_type(TokenType.R_PAREN) and self._curr:
+            raise self._unexpected()
+        self.expect(TokenType.R_PAREN, ")", "to close the query")
+        self.depth -= 1
+        return query
+
+    def _query(self) -> exp.Expr:
+        start = self._start()
+        made: exp.Expr = self._select()
+        while self.word() == "UNION":
+            token = self._curr
+            self._advance()
+            if not self.take_word("ALL"):
+                raise self.error("UNION without ALL would compare rows; write union all", token)
+            made = self.since(exp.Union(this=made, expression=self._select(), distinct=False), start)
+        return made
+
+    def _select(self) -> exp.Expr:
+        start = self._start()
+        if self._match(TokenType.L_PAREN):
+            return self._inner_query()
+        if not self.take_word("SELECT"):
+            raise self.error(f"expected select, got {self.here()}: a query reads select … from …")
+        if self.word() == "DISTINCT":
+            raise self.error("DISTINCT is not part of the language: a model has one value at each instant")
+        self.take_word("ALL")
+        items = self._items()
+        if not self._misses_from():
+            self.expect_word("FROM", "after the columns")
+        made = exp.Select(expressions=items, from_=exp.From(this=self._source()), joins=self._joins())
+        if self.take_word("WHERE"):
+            made.set("where", exp.Where(this=self.any()))
+        if self.word() == "GROUP":
+            made.set("group", self._group())
+        if self.word() == "HAVING":
+            token = self._curr
+            self._advance()
+            made.set("having", self.since(exp.Having(this=self.any()), token.start))
+        return self.since(made, start)
+
+    def _misses_from(self) -> bool:
+        """Whether a subquery follows the columns at once, as printed in the paper's following query."""
+        return self.is_type(TokenType.L_PAREN) and self.word(1) == "SELECT"
+
+    def _items(self) -> list[exp.Expr]:
+        if self.word() == "FROM":  # as the collision query is printed: all columns
+            made = exp.Star()
+            made.meta["start"], made.meta["end"] = self._prev.start, self._prev.end + 1
+            return [made]
+        items = [self._item()]
+        while self._match(TokenType.COMMA):
+            items.append(self._item())
+        return items
+
+    def _item(self) -> exp.Expr:
+        start = self._start()
+        if self._match(TokenType.STAR):
+            return self.since(exp.Star(), start)
+        if self.is_name() and self.is_type(TokenType.DOT, 1) and self.is_type(TokenType.STAR, 2):
+            table = self.name("an alias")
+            self._advance(2)
+            return self.since(exp.Column(this=exp.Star(), table=table), start)
+        value = self.any()
+        if self.take_word("AS") or self.is_name():
+            value = self.since(exp.Alias(this=value, alias=self.name("a name after AS")), start)
+        return value
+
+    def _group(self) -> exp.Group:
+        start = self._start()
+        self._advance()
+        self.expect_word("BY", "after GROUP")
+        columns: list[exp.Expr] = [self.column()]
+        while self._match(TokenType.COMMA):
+            columns.append(self.column())
+        return self.since(exp.Group(expressions=columns), start)
+
+    # -- what stands in FROM --------------------------------------------------------------------------------
+
+    def _joins(self) -> list[exp.Join]:
+        joins: list[exp.Join] = []
+        while True:
+            start = self._start()
+            if self._match(TokenType.COMMA):
+                joins.append(self.since(exp.Join(this=self._source()), start))
+                continue
+            if self.word() in _OUTER:
+                raise self.error(
+                    "only inner joins are part of the language: where one side has no segment there is no value to give; "
+                    "write join"
+                )
+            if self.word() in ("INNER", "CROSS") and self.word(1) == "JOIN":
+                self._advance()
+            if self.word() in ("CROSS", "LATERAL"):
+                raise self.error(_NOT_HERE["LATERAL"])
+            if not self.take_word("JOIN"):
+                return joins
+            made = exp.Join(this=self._source())
+            if self.take_word("ON"):
+                made.set("on", self.any())
+            elif self.word() == "USING":
+                raise self.error(_NOT_HERE["USING"])
+            joins.append(self.since(made, start))
+
+    def _source(self) -> Source:
+        start = self._start()
+        if self._match(TokenType.L_PAREN):
+            this: exp.Expr = self._inner_query()
+        else:
+            if self.word() == "STREAM" and self.is_name(1) and not self._clause_ahead(1):
+                self._advance()
+            this = self.name("a stream or a subquery in parentheses")
+            if self.is_type(TokenType.L_PAREN):
+                raise self.error("there are no table functions; name a stream")
+            if self.is_type(TokenType.DOT):
+                raise self.error("a stream has a name of one part; it is bound with --stream NAME=DIR")
+        made = Source(this=this)
+        while True:
+            if self.is_type(TokenType.L_BRACKET):
+                self._once(made, "window", self._window())
+            elif self._model_ahead():
+                self._once(made, "models", self._models())
+            elif self.word() == "AS" or (self.is_name() and not self._clause_ahead()):
+                self.take_word("AS")
+                self._once(made, "alias", self.name("an alias"))
+            else:
+                return self.since(made, start)
+
+    def _once(self, source: Source, part: str, value: object) -> None:
+        if source.args.get(part) is not None:
+            what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias"}[part]
+            raise self.error(f"this stream has {what} already", self._prev)
+        source.set(part, value)
+
+    def _clause_ahead(self, by: int = 0) -> bool:
+        """Whether the name here is not an alias but begins a clause."""
+        pair = self.word(by), self.word(by + 1)
+        return (
+            pair in (("ERROR", "WITHIN"), ("SAMPLE", "EVERY"))
+            or (pair[0] in _OUTER and pair[1] in ("JOIN", "OUTER"))
+            or self._model_ahead(by)
+        )
+
+    def _model_ahead(self, by: int = 0) -> bool:
+        return self.word(by) == "MODEL" and self._rule_ahead(by + 1)
+
+    def _rule_ahead(self, by: int) -> bool:
+        """Whether ``name =`` or ``alias.name =`` follows."""
+        dotted = self.is_type(TokenType.DOT, by + 1)
+        return self.is_name(by) and self.is_type(TokenType.EQ, by + (3 if dotted else 1))
+
+    def _models(self) -> list[ModelRule]:
+        self._advance()
+        rules: list[ModelRule] = []
+        while True:
+            start = self._start()
+            attribute = self.column()
+            self.expect(TokenType.EQ, "=", "after the modelled attribute")
+            rules.append(self.since(ModelRule(this=attribute, expression=self.sum()), start))
+            if not (self.is_type(TokenType.COMMA) and self._rule_ahead(1)):
+                return rules
+            self._advance()
+
+    # -- windows, durations, bounds -------------------------------------------------------------------------
+
+    def _window(self) -> StreamWindow:
+        start = self._start()
+        self._advance()
+        if not self.take_word("SIZE"):
+            raise self.error(f"expected size, got {self.here()}: a window reads [size 10 advance 2]")
+        made = StreamWindow(size=self._duration("after SIZE"))
+        self._match(TokenType.COMMA)
+        if self.take_word("ADVANCE"):
+            made.set("advance", self._duration("after ADVANCE"))
+        self.expect(TokenType.R_BRACKET, "]", "to close the window [size … advance …]")
+        return self.since(made, start)
+
+    def _duration(self, where: str) -> exp.Expr:
+        """``10``, ``10 s``, ``'5 min'`` or ``:name``."""
+        if self.is_type(TokenType.COLON):
+            return self.parameter()
+        start = self._start()
+        if self._match(TokenType.STRING):
+            return self.since(Amount(this=self._prev.text), start)
+        amount = self._number(f"a duration such as 10 s {where}")
+        unit = self.word()
+        if unit and unit not in _ENDS and unit != "ADVANCE" and self.is_name():
+            self._advance()
+            amount += f" {self._prev.text}"
+        return self.since(Amount(this=amount), start)
+
+    def _number(self, what: str) -> str:
+        """A number's text, with its sign: what is wrong with a negative one is said by whoever reads it."""
+        sign = "-" if self._match(TokenType.DASH) else ""
+        point = "." if self._match(TokenType.DOT) else ""
+        if not self._match(TokenType.NUMBER):
+            raise self.error(f"expected {what}, got {self.here()}")
+        return f"{sign}{point}{self._prev.text}"
+
+    def _errors(self) -> list[ErrorWithin]:
+        errors: list[ErrorWithin] = []
+        while True:
+            start = self._start()
+            bound = self._bound()
+            names: list[exp.Expr] = []
+            if self.take_word("ON"):
+                names.append(self.name("an output column"))
+                while self.is_type(TokenType.COMMA) and self.is_name(1):
+                    self._advance()
+                    names.append(self.name("an output column"))
+            errors.append(self.since(ErrorWithin(this=bound, expressions=names), start))
+            if not self._match(TokenType.COMMA):
+                return errors
+
+    def _bound(self) -> exp.Expr:
+        """``0.5``, ``1%``, ``0.05% OR 0.001``, the same as text, or ``:name``."""
+        if self.is_type(TokenType.COLON):
+            return self.parameter()
+        start = self._start()
+        if self._match(TokenType.STRING):
+            return self.since(Amount(this=self._prev.text), start)
+        amount = self._number("a bound such as 1% or 0.5 after ERROR WITHIN")
+        if self._match(TokenType.MOD):
+            amount += "%"
+        if self.take_word("OR"):
+            amount += f" or {self._number('an absolute bound after OR')}"
+        return self.since(Amount(this=amount), start)
+
+
+def statements(tokens: list[Token]) -> tuple[list[Token], Token | None]:
+    """The tokens of the first statement, and the first token of a second one, if there is one."""
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.SEMICOLON:
+            rest = [other for other in tokens[i:] if other.token_type != TokenType.SEMICOLON]
+            return tokens[:i], rest[0] if rest else None
+    return tokens, None

@@ -1,0 +1,101 @@
+"""Errors in a query's text: where it stands, what was expected, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+
+from pulse.core.errors import PulseError
+
+_WIDTH = 100  # of the line that is shown; more of it would wrap and part the carets from what they point at
+
+
+class LanguageError(PulseError, ValueError):
+    """A query that cannot be read or bound.
+
+    ``line`` and ``column`` count from one, ``highlight`` is the text that is wrong; ``start`` and ``end`` are its
+    offsets in the query.
+
+    >>> print(LanguageError("there is no column 'prise'", "select prise from S", 7, 12))
+    query, line 1, column 8: there is no column 'prise'
+      select prise from S
+             ^^^^^
+    """
+
+    def __init__(self, problem: str, text: str = "", start: int = 0, end: int = 0) -> None:
+        self.problem, self.text = problem, text
+        self.start = min(max(start, 0), len(text))
+        self.end = min(max(end, self.start), len(text))
+        self.line = text.count("\n", 0, self.start) + 1
+        self.column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
+        self.highlight = text[self.start : self.end]
+        super().__init__(
+            f"query, line {self.line}, column {self.column}: {problem}\n{_shown(text, self.start, self.end)}"
+        )
+
+    def __reduce__(self) -> tuple[type[LanguageError], tuple[str, str, int, int]]:
+        return type(self), (self.problem, self.text, self.start, self.end)
+
+
+def _shown(text: str, start: int, end: int) -> str:
+    """The line of the error, cut to a width that fits, and carets below."""
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", start)
+    line = text[first : len(text) if last < 0 else last]
+    at, length = start - first, max(min(end, first + len(line)) - start, 1)
+    cut = max(0, at - _WIDTH // 2)
+    shown = re.sub(r"[^\S ]|[\x00-\x1f]", " ", line[cut : cut + _WIDTH])  # a tab has no width of its own
+    return f"  {shown}\n  {' ' * (at - cut)}{'^' * min(length, max(_WIDTH - (at - cut), 1))}"
+
+
+def mark(node: exp.Expr, start: int, end: int) -> None:
+    """Notes where a node stands in the text: offsets, the end exclusive."""
+    node.meta["start"], node.meta["end"] = start, end
+
+
+def span(node: exp.Expr) -> tuple[int, int]:
+    """Where a node stands; all nodes of the dialect's parser are marked."""
+    return node.meta.get("start", 0), node.meta.get("end", 0)
+
+
+def source_text(node: exp.Expr, text: str) -> str:
+    """The node as the user wrote it."""
+    start, end = span(node)
+    return text[start:end]
+
+
+def fail(problem: str, text: str, node: exp.Expr) -> NoReturn:
+    """Raises the error that points at a node."""
+    raise LanguageError(problem, text, *span(node))
+
+
+def from_token_error(error: TokenError, text: str) -> LanguageError:
+    """The tokenizer's error, which tells the offset only in words: a quote or comment that does not end."""
+    cause = error.__cause__ if isinstance(error.__cause__, TokenError) else error
+    match = re.search(r"Missing (.+) from \d+:(\d+)$", str(cause))
+    if match is None:
+        return LanguageError(
+            "this cannot be read as words, numbers and quoted text", text, error.start or 0, error.end or 0
+        )
+    what = "name" if match[1] in '"`' else "text"
+    return LanguageError(
+        f"the quoted {what} that begins here has no closing {match[1]}", text, int(match[2]), len(text)
+    )
+
+
+def known(name: str, names: Iterable[str]) -> str:
+    """What exists, with the nearest name first: the second half of an error about an unknown name.
+
+    >>> known("prise", ["symbol", "price"])
+    "did you mean 'price'? There are: 'symbol', 'price'"
+    """
+    names = list(names)
+    folded = {other.casefold(): other for other in names}
+    near = difflib.get_close_matches(name.casefold(), list(folded), n=1)
+    hint = f"did you mean '{folded[near[0]]}'? " if near else ""
+    return f"{hint}There are: {', '.join(repr(other) for other in names) or 'none'}"

@@ -1,0 +1,242 @@
+"""Syntax trees of values and conditions to :mod:`pulse.core.expression`, with kinds checked on the way."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from pulse.core.expression import (
+    FLIPPED,
+    FUNCTIONS,
+    TRUE,
+    Arithmetic,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    Instant,
+    Negative,
+    Not,
+    Or,
+    Parameter,
+    all_of,
+)
+from pulse.core.schema import Role
+from pulse.language.errors import fail, known, source_text
+from pulse.language.literals import instant, number
+from pulse.language.scope import Attribute, Scope
+from pulse.plan.nodes import FUNCTIONS as AGGREGATES
+
+NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
+_OPERATORS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_RELATIONS = {exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "!=", exp.GTE: ">=", exp.GT: ">"}
+_PUBLIC = sorted({*FUNCTIONS, "pow", *AGGREGATES} - {"distance2"})
+_TIME_USES = (
+    "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', and selected; "
+    "nothing can be calculated with it"
+)
+_COUNT = "a model has no tuples to count; ask for sum, avg, min or max over time, or see `pulse info` for the number of tuples"
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """What an attribute's values are, for checking; an Arrow type that is only comparable with itself is its own kind."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return NUMBER
+    if pa.types.is_string(type_):
+        return TEXT
+    return TRUTH if pa.types.is_boolean(type_) else str(type_)
+
+
+def bare(node: exp.Expr) -> exp.Expr:
+    """The node within its parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def flat(node: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
+    """The operands of nested AND or OR, from left to right."""
+    node = bare(node)
+    if isinstance(node, kind):
+        return [*flat(node.this, kind), *flat(node.expression, kind)]
+    return [node]
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is a call of min, max, sum, avg, or of count, which is refused later."""
+    return isinstance(node, exp.Anonymous) and node.this in (*AGGREGATES, "count")
+
+
+class Binder:
+    """Binds expressions in a scope. Where aggregates may stand a subclass binds them; elsewhere they are refused."""
+
+    def __init__(self, scope: Scope, clause: str = "WHERE") -> None:
+        self.scope, self.clause = scope, clause
+
+    def fail(self, problem: str, node: exp.Expr) -> NoReturn:
+        """Raises the error that points at a node."""
+        fail(problem, self.scope.text, node)
+
+    def said(self, node: exp.Expr) -> str:
+        """The node as the user wrote it."""
+        return source_text(node, self.scope.text)
+
+    # -- conditions -----------------------------------------------------------------------------------------
+
+    def predicate(self, node: exp.Expr) -> Expression:
+        """A condition."""
+        node = bare(node)
+        if isinstance(node, exp.And):
+            return all_of([self.predicate(one) for one in flat(node, exp.And)])
+        if isinstance(node, exp.Or):
+            return _any_of([self.predicate(one) for one in flat(node, exp.Or)])
+        if isinstance(node, exp.Not):
+            return Not(self.predicate(node.this))
+        if type(node) in _RELATIONS:
+            return self._compare(_RELATIONS[type(node)], node.this, node.expression, node)
+        if isinstance(node, exp.Between):
+            low = self._compare(">=", node.this, node.args["low"], node)
+            return all_of([low, self._compare("<=", node.this, node.args["high"], node)])
+        if isinstance(node, exp.In):
+            return _any_of([self._compare("=", node.this, value, node) for value in node.expressions])
+        value, kind = self.value(node)
+        if kind == TRUTH:
+            return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
+        self.fail(f"expected a condition such as x < 5, got '{self.said(node)}'", node)
+
+    def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
+        time_a, time_b = self._time(a), self._time(b)
+        if time_a is not None and time_b is not None:
+            if relation != "=":
+                self.fail("a join is at equal times: the two are never apart; leave this out", whole)
+            return TRUE
+        if time_a is not None:
+            return Comparison(relation, time_a, self._instant(b))
+        if time_b is not None:
+            return Comparison(FLIPPED[relation], time_b, self._instant(a))
+        left, kind = self.value(a)
+        right, other = self.value(b)
+        if ANY not in (kind, other) and kind != other:
+            self.fail(
+                f"'{self.said(a)}' is a {kind} and '{self.said(b)}' a {other}: they cannot be compared", whole
+            )
+        if TRUTH in (kind, other) and relation not in ("=", "!="):
+            self.fail("truth values can be compared with = and <> only", whole)
+        return Comparison(relation, left, right)
+
+    def _time(self, node: exp.Expr) -> Column | None:
+        """The time column, if that is what stands here."""
+        node = bare(node)
+        if not isinstance(node, exp.Column):
+            return None
+        found = self.scope.resolve(node)
+        return self.time() if isinstance(found, Attribute) and found.role is Role.TIME else None
+
+    def time(self) -> Column:
+        """The time of the arc: that of the first source, a join's times being equal."""
+        return Column(self.scope.sources[0].node.columns.time)
+
+    def _instant(self, node: exp.Expr) -> Instant:
+        node = bare(node)
+        literal = node.this if isinstance(node, exp.Cast) else node
+        if isinstance(literal, exp.Literal) and literal.is_string:
+            return Instant(instant(str(literal.this), self.scope.text, node))
+        self.fail(f"expected a timestamp, got '{self.said(node)}': {_TIME_USES}", node)
+
+    # -- values ---------------------------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> tuple[Expression, str]:
+        """A value and its kind."""
+        node = bare(node)
+        if isinstance(node, exp.Literal):
+            if node.is_string:
+                return Constant(str(node.this)), TEXT
+            return Constant(number(node, self.scope.text)), NUMBER
+        if isinstance(node, exp.Boolean):
+            return Constant(bool(node.this)), TRUTH
+        if isinstance(node, exp.Placeholder):
+            return Parameter(str(node.this)), ANY
+        if isinstance(node, exp.Column):
+            return self.column(node)
+        if isinstance(node, exp.Neg):
+            operand = self.number(node.this)
+            if isinstance(operand, Constant) and isinstance(operand.value, (int, float)):
+                return Constant(-operand.value), NUMBER
+            return Negative(operand), NUMBER
+        if type(node) in _OPERATORS:
+            return self._arithmetic(_OPERATORS[type(node)], node), NUMBER
+        if isinstance(node, exp.Pow):
+            return self._power(node.this, node.expression), NUMBER
+        if isinstance(node, exp.Anonymous):
+            return self.function(node)
+        if isinstance(node, exp.Cast):
+            self.fail("a timestamp can only be compared with a stream's time", node)
+        if isinstance(node, exp.Star):
+            self.fail("* stands for all columns of a select list; it is no value", node)
+        self.fail(f"expected a value, got the condition '{self.said(node)}'; put it in where", node)
+
+    def number(self, node: exp.Expr) -> Expression:
+        """A value that can be calculated with."""
+        value, kind = self.value(node)
+        if kind not in (NUMBER, ANY):
+            self.fail(f"expected a number, got '{self.said(node)}', a {kind}", node)
+        return value
+
+    def column(self, node: exp.Column) -> tuple[Expression, str]:
+        """A column's value; that of the time is refused."""
+        found = self.scope.resolve(node)
+        if isinstance(found, Parameter):
+            return found, ANY
+        if found.role is Role.TIME:
+            self.fail(f"'{self.said(node)}' is the time: {_TIME_USES}", node)
+        return Column(found.column), kind_of(found.type)
+
+    def _arithmetic(self, op: str, node: exp.Expr) -> Expression:
+        left, right = self.number(node.this), self.number(node.expression)
+        if op == "/" and isinstance(right, Constant) and right.value == 0:
+            self.fail("division by zero", node)
+        return Arithmetic(op, left, right)
+
+    def _power(self, base: exp.Expr, exponent: exp.Expr) -> Expression:
+        power = self.number(exponent)
+        if isinstance(power, Constant) and isinstance(power.value, float) and power.value.is_integer():
+            power = Constant(int(power.value))
+        whole = isinstance(power, Constant) and isinstance(power.value, int) and power.value >= 0
+        if not whole and not isinstance(power, Parameter):
+            self.fail(
+                f"expected a whole number, 0 or more, as exponent, got '{self.said(exponent)}'; a root is sqrt(x), "
+                "a reciprocal 1 / x",
+                exponent,
+            )
+        return Arithmetic("^", self.number(base), power)
+
+    def function(self, node: exp.Anonymous) -> tuple[Expression, str]:
+        """A call."""
+        name, arguments = str(node.this), node.expressions
+        if name in ("pow", "power"):
+            self._arity(node, 2)
+            return self._power(*arguments), NUMBER
+        if is_aggregate(node):
+            return self.aggregate(node)
+        if name not in FUNCTIONS or name == "distance2":
+            self.fail(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
+        self._arity(node, FUNCTIONS[name])
+        return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
+
+    def _arity(self, node: exp.Anonymous, expected: int) -> None:
+        if len(node.expressions) != expected:
+            self.fail(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
+
+    def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
+        """A call of an aggregate, where there are none."""
+        if node.this == "count":
+            self.fail(_COUNT, node)
+        hint = {"WHERE": "; filter aggregates with HAVING"}.get(self.clause, "")
+        self.fail(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+
+
+def _any_of(predicates: list[Expression]) -> Expression:
+    return predicates[0] if len(predicates) == 1 else Or(tuple(predicates))

@@ -1,0 +1,35 @@
+"""Which keys of an arc are always equal, because a join below made them so.
+
+They carry one piece of information under several names: a result shows one of them, and a group by one is a group by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pulse.core.expression import Column
+from pulse.plan.nodes import Filter, Join, Node, Project, Window
+
+
+def equal_keys(node: Node) -> dict[str, Hashable]:
+    """A label for every key column of the node; keys of one label are equal.
+
+    What is not known to be equal has a label of its own, so the answer is safe for nodes that are not looked into.
+    """
+    names = node.columns.key_names
+    if isinstance(node, (Filter, Window)):
+        return equal_keys(node.input)
+    if isinstance(node, Project):
+        before = equal_keys(node.input)
+        renamed = {
+            name: expression.name for name, expression in node.outputs if isinstance(expression, Column)
+        }
+        return {name: before.get(renamed.get(name, name), ("made", name)) for name in names}
+    if isinstance(node, Join):
+        labels: dict[str, Hashable] = {n: ("left", label) for n, label in equal_keys(node.left).items()}
+        labels |= {n: ("right", label) for n, label in equal_keys(node.right).items()}
+        for left, right in node.equal:
+            old, new = labels[right], labels[left]
+            labels = {name: new if label == old else label for name, label in labels.items()}
+        return labels
+    return {name: name for name in names}

@@ -1,0 +1,183 @@
+"""The select list: which columns a query gives, and what they are called."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from pulse.core.expression import Column, Expression
+from pulse.core.schema import RESERVED, Role
+from pulse.language.errors import fail, source_text
+from pulse.language.expressions import TEXT, TRUTH, Binder, bare, is_aggregate
+from pulse.language.keys import equal_keys
+from pulse.language.scope import Attribute, Scope
+from pulse.plan.nodes import Node
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the result. ``given`` says that the user named it with AS; hidden ones are only carried along."""
+
+    name: str
+    expression: Expression
+    node: exp.Expr
+    alias: str = ""
+    given: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """All columns of a select, and the name of its time."""
+
+    columns: tuple[Output, ...]
+    time: str
+
+
+def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
+    """The outputs of a select list over an arc: the listed ones, then the keys that were not listed.
+
+    A key that equals a listed one is hidden: it is carried, as every key is, but says nothing new.
+    """
+    listed: list[Output] = []
+    time = ""
+    for item in select.expressions:
+        named = isinstance(item, exp.Alias)
+        value = bare(item.this if named else item)
+        attribute = _attribute(value, binder.scope)
+        if attribute is not None and attribute.role is Role.TIME:
+            wanted = item.alias if named else attribute.name
+            if time and time != wanted:
+                fail(f"the time is selected twice, as '{time}' and '{wanted}'", binder.scope.text, item)
+            time = wanted
+        elif _is_star(value):
+            listed += _expanded(value, node, binder)
+        else:
+            listed.append(_output(item, value, attribute, binder))
+    time = time or _plain_time(node, binder.scope)
+    listed = _unique(listed, time, binder.scope.text)
+    return Outputs((*listed, *_unlisted_keys(listed, node, select, binder.scope, time)), time)
+
+
+def _attribute(value: exp.Expr, scope: Scope) -> Attribute | None:
+    if not isinstance(value, exp.Column) or _is_star(value):
+        return None
+    found = scope.resolve(value)
+    return found if isinstance(found, Attribute) else None
+
+
+def _is_star(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Star) or (isinstance(value, exp.Column) and isinstance(value.this, exp.Star))
+
+
+def _expanded(value: exp.Expr, node: Node, binder: Binder) -> list[Output]:
+    scope = binder.scope
+    sources = scope.sources if isinstance(value, exp.Star) else (scope.source(value.args["table"]),)
+    if type(binder) is not Binder:
+        fail("* and aggregates do not go together; list the group's keys", scope.text, value)
+    return [
+        Output(one.name, Column(one.column), value, one.alias)
+        for source in sources
+        for one in source.attributes
+        if one.role is not Role.TIME
+    ]
+
+
+def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder: Binder) -> Output:
+    bound, kind = binder.value(value)
+    if kind == TRUTH and not isinstance(bound, Column):
+        binder.fail("a truth value cannot be selected; put the condition in where", item)
+    if kind == TEXT and not isinstance(bound, Column) and not isinstance(item, exp.Alias):
+        binder.fail("a text in the select list needs a name: 'a' as tag", item)
+    if isinstance(item, exp.Alias):
+        return Output(item.alias, bound, item, given=True)
+    if attribute is not None:
+        return Output(attribute.name, bound, item, attribute.alias)
+    return Output(readable_name(value, binder.scope), bound, item)
+
+
+def readable_name(value: exp.Expr, scope: Scope) -> str:
+    """An identifier for an expression without a name: ``avg(dist)`` is ``avg_dist``, ``S.ap - L.ap`` is ``S_ap_L_ap``."""
+    text = source_text(value, scope.text)
+    if is_aggregate(value) and len(value.expressions) == 1:
+        attribute = _attribute(bare(value.expressions[0]), scope)
+        text = f"{value.this} {attribute.name}" if attribute is not None else text
+    name = re.sub(r"\W+", "_", text).strip("_")[:60]
+    return name if name and not name[0].isdigit() else f"value_{name}".rstrip("_")
+
+
+def _unique(listed: list[Output], time: str, text: str) -> list[Output]:
+    """Columns of several streams that share a name get their alias before it; other clashes are errors."""
+    plain = [(one.name.casefold(), one.alias) for one in listed if one.alias]
+    clashing = {name for name, alias in plain if any(name == n and alias != a for n, a in plain)}
+    taken = {time.casefold(): "the time"}
+    result: list[Output] = []
+    for one in listed:
+        name = f"{one.alias}_{one.name}" if one.alias and one.name.casefold() in clashing else one.name
+        if not one.given and not one.alias:
+            name = _numbered(name, {*taken, *(other.name.casefold() for other in listed if other is not one)})
+        if name.casefold() in taken:
+            fail(
+                f"the name '{name}' stands for {taken[name.casefold()]} and for another column; name one with AS",
+                text,
+                one.node,
+            )
+        taken[name.casefold()] = "one column"
+        result.append(replace(one, name=name))
+    return result
+
+
+def _numbered(name: str, taken: set[str]) -> str:
+    tried, number = name, 1
+    while tried.casefold() in taken:
+        number += 1
+        tried = f"{name}_{number}"
+    return tried
+
+
+def _unlisted_keys(
+    listed: list[Output], node: Node, select: exp.Select, scope: Scope, time: str
+) -> list[Output]:
+    labels = equal_keys(node)
+    shown = {labels[one.expression.name] for one in listed if _is_key(one.expression, labels)}
+    named = {one.expression.name for one in listed if isinstance(one.expression, Column)}
+    taken = {time.casefold(), *(one.name.casefold() for one in listed)}
+    known = {one.column: one for source in scope.sources for one in source.attributes}
+    added: list[Output] = []
+    for column in node.columns.key_names:
+        if column in named:
+            continue
+        alias, _, plain = column.rpartition(".")
+        if column in known:
+            alias, plain = known[column].alias, known[column].name
+        name = plain if plain.casefold() not in taken else _numbered(f"{alias}_{plain}", taken)
+        taken.add(name.casefold())
+        added.append(Output(name, Column(column), select, alias, hidden=labels[column] in shown))
+        shown.add(labels[column])
+    return sorted(added, key=lambda one: one.hidden)
+
+
+def _is_key(expression: Expression, labels: object) -> bool:
+    return isinstance(expression, Column) and expression.name in labels  # type: ignore[operator]
+
+
+def _plain_time(node: Node, scope: Scope) -> str:
+    return next(one.name for one in scope.sources[0].attributes if one.role is Role.TIME)
+
+
+def check_names(outputs: Outputs, modelled: tuple[str, ...], text: str) -> None:
+    """That the columns of a result, with the ones that accompany them, have names of their own."""
+    taken = {name: f"'{name}' is a column of every result" for name in RESERVED}
+    companions = {
+        f"{name}{end}".casefold(): f"'{name}{end}' is the column of {name}'s {what}"
+        for name in modelled
+        for end, what in (("_err", "error bound"), ("_drift", "drift"))
+    }
+    for one in outputs.columns:
+        if one.name.casefold() in (clash := {**taken, **companions}):
+            fail(f"{clash[one.name.casefold()]}; give this one another name with AS", text, one.node)
+    if outputs.time.casefold() in {**taken, **companions}:
+        node = outputs.columns[0].node if outputs.columns else exp.Star()
+        fail(f"the time cannot be called '{outputs.time}'; select it with AS and another name", text, node)

@@ -1,0 +1,136 @@
+"""What the names in a query stand for. Names are found whatever their case."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from pulse.core.columns import Columns
+from pulse.core.expression import Parameter
+from pulse.core.schema import Role
+from pulse.language.errors import fail, known
+from pulse.plan.nodes import Duration, Node
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a query may refer to: its own text, the streams, the parameters, and the queries named by WITH so far."""
+
+    text: str
+    streams: Mapping[str, Columns]
+    parameters: Container[str]
+    named: Mapping[str, Named] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A query named by WITH, and what it may itself refer to."""
+
+    query: exp.Expr
+    context: Context
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """``name`` as the user knows it, ``column`` as the plan does."""
+
+    name: str
+    column: str
+    role: Role
+    type: pa.DataType
+    alias: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A stream or subquery in FROM: its node, and the attributes that can be named, the time among them."""
+
+    alias: str
+    node: Node
+    attributes: tuple[Attribute, ...]
+    window: tuple[Duration, Duration] | None = None
+
+    def find(self, name: str) -> Attribute | None:
+        """The attribute of this name."""
+        folded = name.casefold()
+        return next((one for one in self.attributes if one.name.casefold() == folded), None)
+
+
+def attributes_of(columns: Columns, alias: str, names: Mapping[str, str]) -> tuple[Attribute, ...]:
+    """The attributes of an arc that have a name for the user (column: name), in the order of the names, then the time."""
+    found = [
+        Attribute(name, column, columns.role(column), columns.type_of(column), alias)
+        for column, name in names.items()
+        if column != columns.time
+    ]
+    if columns.time in names:
+        found.append(Attribute(names[columns.time], columns.time, Role.TIME, pa.timestamp("us"), alias))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The sources of one FROM. ``same`` are groups of columns that the query equates."""
+
+    context: Context
+    sources: tuple[Bound, ...]
+    same: tuple[frozenset[str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The query's text."""
+        return self.context.text
+
+    def resolve(self, node: exp.Column) -> Attribute | Parameter:
+        """What a column stands for; a plain name that is no column may be a parameter."""
+        name = node.name
+        if node.args.get("table") is not None:
+            return self._qualified(node)
+        found = [one for source in self.sources if (one := source.find(name)) is not None]
+        if not found:
+            if name in self.context.parameters:
+                return Parameter(name)
+            self._unknown(node)
+        if len(found) > 1 and not self._one(found):
+            which = " or ".join(f"{one.alias}.{one.name}" for one in found)
+            fail(f"'{name}' is ambiguous; write {which}", self.text, node)
+        return found[0]
+
+    def _one(self, found: list[Attribute]) -> bool:
+        """Whether they are all the same: times are, in a join, and what the query equates."""
+        if all(one.role is Role.TIME for one in found):
+            return True
+        columns = {one.column for one in found}
+        return any(columns <= group for group in self.same)
+
+    def source(self, alias: exp.Expr) -> Bound:
+        """The source of this alias."""
+        folded = alias.name.casefold()
+        for source in self.sources:
+            if source.alias.casefold() == folded:
+                return source
+        fail(
+            f"there is no stream or alias '{alias.name}' in this FROM; {known(alias.name, (s.alias for s in self.sources))}",
+            self.text,
+            alias,
+        )
+
+    def _qualified(self, node: exp.Column) -> Attribute:
+        source = self.source(node.args["table"])
+        found = source.find(node.name)
+        if found is None:
+            names = [one.name for one in source.attributes]
+            fail(f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", self.text, node)
+        return found
+
+    def _unknown(self, node: exp.Column) -> None:
+        names = dict.fromkeys(one.name for source in self.sources for one in source.attributes)
+        fail(
+            f"there is no column '{node.name}'; {known(node.name, names)}. "
+            f"A parameter is written :{node.name} and its value given as a keyword ({node.name}=…)",
+            self.text,
+            node,
+        )

@@ -1,0 +1,171 @@
+"""FROM and WHERE: scans, subqueries, and joins on time with the keys that the query equates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
+from pulse.language.errors import fail, known
+from pulse.language.expressions import Binder, bare, flat
+from pulse.language.literals import duration
+from pulse.language.models import bind_models
+from pulse.language.scope import Attribute, Bound, Context, Scope, attributes_of
+from pulse.language.syntax import Source, StreamWindow
+from pulse.plan.nodes import Duration, Filter, Join, Node, Scan
+
+Subquery = Callable[[exp.Expr, Context, str], Bound]
+"""Binds a query under an alias: :func:`pulse.language.bind.bind_subquery`, handed down as it needs this module."""
+
+
+def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple[Node, Scope]:
+    """The arc that the select list is evaluated on, filtered by WHERE, and the scope of its names."""
+    joins: list[exp.Join] = select.args.get("joins") or []
+    sources: list[Bound] = []
+    for source in (select.args["from_"].this, *(join.this for join in joins)):
+        bound = _source(source, context, subquery, len(sources))
+        if bound.alias.casefold() in {other.alias.casefold() for other in sources}:
+            fail(
+                f"'{bound.alias}' stands twice in this FROM; give each an alias of its own: {bound.alias} as {bound.alias}2",
+                context.text,
+                source,
+            )
+        sources.append(bound)
+    conditions = [join.args.get("on") for join in joins]
+    where = select.args["where"].this if select.args.get("where") else None
+    scope = Scope(context, tuple(sources))
+    scope = replace(scope, same=_equated([one for one in (*conditions, where) if one is not None], scope))
+    rest = [] if where is None else list(conjuncts(Binder(scope, "WHERE").predicate(where)))
+    node = sources[0].node
+    for i, (source, condition) in enumerate(zip(sources[1:], conditions, strict=True)):
+        on = [] if condition is None else list(conjuncts(Binder(scope, "ON").predicate(condition)))
+        if condition is not None:
+            _check_reach(on, scope, i + 2, condition)
+        equal_on, on = _key_pairs(on, node, source.node)
+        equal_where, rest = _key_pairs(rest, node, source.node)
+        node = Join(node, source.node, tuple(dict.fromkeys((*equal_on, *equal_where))), all_of(on))
+    predicate = all_of(rest)
+    return (node if predicate == TRUE else Filter(node, predicate)), scope
+
+
+def _source(source: Source, context: Context, subquery: Subquery, place: int) -> Bound:
+    alias_node, window_node = source.args.get("alias"), source.args.get("window")
+    window = None if window_node is None else _window(window_node, context.text)
+    this = source.this
+    name = this.name if isinstance(this, exp.Identifier) else f"query{place + 1}"
+    alias = alias_node.name if alias_node is not None else name
+    rules = source.args.get("models") or []
+    named = context.named.get(this.name.casefold()) if isinstance(this, exp.Identifier) else None
+    if named is not None:
+        bound = subquery(named.query, named.context, alias)
+    elif isinstance(this, exp.Identifier):
+        return replace(_scan(source, context, alias_node), window=window)
+    else:
+        bound = subquery(this, context, alias)
+    if rules:
+        fail(
+            "MODEL stands behind a stream; the attributes of a query are modelled already",
+            context.text,
+            rules[0],
+        )
+    return replace(bound, window=window)
+
+
+def _scan(source: Source, context: Context, alias_node: exp.Expr | None) -> Bound:
+    name = source.this.name
+    streams = context.streams
+    found = name if name in streams else None
+    if found is None:
+        alike = [other for other in streams if other.casefold() == name.casefold()]
+        found = alike[0] if len(alike) == 1 else None
+    if found is None:
+        fail(
+            f"there is no stream '{name}'; {known(name, streams)}. Bind it with --stream {name}=DIR or streams={{'{name}': …}}",
+            context.text,
+            source.this,
+        )
+    alias = alias_node.name if alias_node is not None else found
+    stored = streams[found]
+    scan = Scan(found, alias, stored)
+    bound = Bound(alias, scan, _scanned(scan))
+    rules = source.args.get("models") or []
+    if rules:
+        scan = replace(scan, models=bind_models(rules, Scope(context, (bound,)), stored))
+        bound = Bound(alias, scan, _scanned(scan))
+    return bound
+
+
+def _scanned(scan: Scan) -> tuple[Attribute, ...]:
+    columns = scan.columns
+    names = {column: column[len(scan.alias) + 1 :] for column in (*columns.names, columns.time)}
+    return attributes_of(columns, scan.alias, names)
+
+
+def _window(node: StreamWindow, text: str) -> tuple[Duration, Duration]:
+    size = duration(node.args["size"], text)
+    advance = node.args.get("advance")
+    return size, size if advance is None else duration(advance, text)
+
+
+def _equated(conditions: list[exp.Expr], scope: Scope) -> tuple[frozenset[str], ...]:
+    """Groups of columns that conjuncts of ON and WHERE equate: an unqualified name of all of them is not ambiguous."""
+    groups: list[frozenset[str]] = []
+    for condition in conditions:
+        for one in flat(condition, exp.And):
+            if not isinstance(one, exp.EQ):
+                continue
+            sides = bare(one.this), bare(one.expression)
+            found = [scope.resolve(side) for side in sides if isinstance(side, exp.Column) and side.table]
+            pair = frozenset(side.column for side in found if isinstance(side, Attribute))
+            if len(found) == 2:
+                touched = [group for group in groups if group & pair]
+                groups = [group for group in groups if not group & pair]
+                groups.append(pair.union(*touched))
+    return tuple(groups)
+
+
+def _check_reach(on: list[Expression], scope: Scope, reach: int, condition: exp.Expr) -> None:
+    """That an ON names only what is joined by then."""
+    later = {one.column: source.alias for source in scope.sources[reach:] for one in source.attributes}
+    for name in sorted(set().union(*(columns_of(one) for one in on))):
+        if name in later:
+            fail(
+                f"'{later[name]}' is joined only after this ON; move the condition to its own ON or to WHERE",
+                scope.text,
+                condition,
+            )
+
+
+def _key_pairs(
+    predicates: list[Expression], left: Node, right: Node
+) -> tuple[list[tuple[str, str]], list[Expression]]:
+    """The equalities between keys of the one side and keys of the other, and the other predicates."""
+    pairs: list[tuple[str, str]] = []
+    rest: list[Expression] = []
+    keys_left, keys_right = dict(left.columns.key), dict(right.columns.key)
+    for one in predicates:
+        if isinstance(one, Comparison) and one.relation == "=":
+            a, b = one.left, one.right
+            if isinstance(a, Column) and isinstance(b, Column):
+                a, b = (b, a) if a.name in keys_right else (a, b)
+                if a.name in keys_left and b.name in keys_right and keys_left[a.name] == keys_right[b.name]:
+                    pairs.append((a.name, b.name))
+                    continue
+        rest.append(one)
+    return pairs, rest
+
+
+def shared_window(select: exp.Select, scope: Scope) -> tuple[Duration, Duration] | None:
+    """The window of an aggregate: that of the sources, which must agree."""
+    windows = list(dict.fromkeys(source.window for source in scope.sources if source.window is not None))
+    if len(windows) > 1:
+        node = select.args["joins"][-1]
+        fail(
+            "the windows of this FROM differ, so the aggregate has none; put the join in a subquery with a window of its own: "
+            "from (select … from … join …)[size … advance …] as name",
+            scope.text,
+            node,
+        )
+    return windows[0] if windows else None

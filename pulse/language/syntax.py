@@ -1,0 +1,44 @@
+"""The nodes of the syntax tree that SQL lacks: windows on streams, MODEL rules, and the clauses at a query's end.
+
+All else are sqlglot's own nodes. Every node carries in its ``meta`` where it stands in the text.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+
+class StreamWindow(exp.Expression):
+    """``[size 10 advance 2]``; sizes are :class:`Amount` or placeholders."""
+
+    arg_types = {"size": True, "advance": False}
+
+
+class Amount(exp.Expression):
+    """A duration or an error bound, as written: ``5 min``, ``0.05% or 0.001``."""
+
+    arg_types = {"this": True}
+
+
+class Source(exp.Expression):
+    """What stands in FROM: a stream's name or a query, with alias, window and MODEL rules."""
+
+    arg_types = {"this": True, "alias": False, "window": False, "models": False}
+
+
+class ModelRule(exp.Expression):
+    """``A.x = A.x + A.vt``: the attribute, and its value as a function of time."""
+
+    arg_types = {"this": True, "expression": True}
+
+
+class ErrorWithin(exp.Expression):
+    """One bound of ERROR WITHIN: an :class:`Amount` or placeholder, and the attributes, none for all."""
+
+    arg_types = {"this": True, "expressions": False}
+
+
+class Statement(exp.Expression):
+    """A whole query: ``this`` is a Select or Union, ``with_`` the named queries before it, the rest the clauses after it."""
+
+    arg_types = {"this": True, "with_": False, "errors": False, "every": False, "possible": False}
