@@ -12,9 +12,12 @@ import typer
 
 from pulse._version import VERSION
 from pulse.commands.demo import demo
+from pulse.commands.explain import explain
 from pulse.commands.fit import fit
 from pulse.commands.generate import generate
 from pulse.commands.info import info
+from pulse.commands.query import query
+from pulse.commands.sweep import sweep
 from pulse.core.errors import PulseError
 
 app = typer.Typer(
@@ -74,6 +77,8 @@ def common(
       pulse generate ticks --rows 1M --out ticks.parquet
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
       pulse info prices
+      pulse query --stream S=prices "select * from S where price > 100 sample every 1 s"
+      pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
       pulse fit --help                          the options of one command
     """
     handler = logging.StreamHandler()
@@ -119,6 +124,9 @@ app.command(short_help="Run the main job in miniature.")(demo)
 app.command(short_help="Model files with a proven error.")(fit)
 app.command(short_help="Write generated data to a Parquet file.")(generate)
 app.command(short_help="Show what a stored model is of.")(info)
+app.command(short_help="Ask a query of stored models.")(query)
+app.command(short_help="Ask a query for a grid of parameters.")(sweep)
+app.command(short_help="Show what a query becomes.")(explain)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,22 @@ class Session:
             lineage=lineage,
         )
 
+    def explain(
+        self,
+        query: str,
+        *,
+        streams: Mapping[str, Model | str | os.PathLike[str]] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> str:
+        """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open."""
+        from pulse.plan.explain import explain
+
+        given = {**(parameters or {}), **more}
+        order = self._order(query, streams, given, False)
+        known = order.query.parameters
+        return explain(order.query.bind(given) if set(known) <= set(given) else order.query)
+
     def sweep(
         self,
         query: str,

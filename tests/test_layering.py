@@ -23,6 +23,7 @@ LEVELS = {
     "pulse.commands": 7,
     "pulse.demo": 6,
     "pulse.session": 5,
+    "pulse.plot": 3,
     "pulse.runtime": 4,
     "pulse.language": 3,
     "pulse.validation": 3,

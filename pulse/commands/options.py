@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
@@ -54,6 +55,75 @@ def knobs(given: Iterable[str] | None) -> dict[str, Any]:
             raise OptionError(f"--knob {one}: expected NAME=VALUE, such as symbols=300")
         found[name.strip()] = _number(value.strip())
     return found
+
+
+def streams(given: Iterable[str] | None) -> dict[str, str]:
+    """``S=DIR``: a stream's name in the query, and the stored model it is."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, equals, path = one.partition("=")
+        if not equals or not name.strip() or not path.strip():
+            raise OptionError(f"--stream {one}: expected NAME=DIR, such as S=prices")
+        if name.strip() in found:
+            raise OptionError(f"--stream: '{name.strip()}' is named twice")
+        found[name.strip()] = path.strip()
+    return found
+
+
+def query_text(given: str) -> str:
+    """A query as it is written, or ``@FILE`` for one in a file."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise OptionError(f"{given}: cannot read the query: {e}") from None
+
+
+def parameters(given: Iterable[str] | None) -> dict[str, Any]:
+    """``NAME=VALUE``: a number, or text such as ``'10 s'``."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, value = _named(one, "NAME=VALUE, such as short=10", found)
+        found[name] = _number(value)
+    return found
+
+
+def axes(given: Iterable[str] | None) -> dict[str, list[Any]]:
+    """``NAME=VALUES``: several with commas, ``5,10,20``, or ``FROM:TO:STEP``, both ends included."""
+    found: dict[str, list[Any]] = {}
+    for one in given or ():
+        name, text = _named(one, "NAME=VALUES, such as short=5,10,20 or long=30:300:30", found)
+        found[name] = [value for part in text.split(",") for value in _values(part.strip(), one)]
+    return found
+
+
+def _named(one: str, expected: str, found: Iterable[str]) -> tuple[str, str]:
+    name, equals, value = one.partition("=")
+    name = name.strip().removeprefix(":")
+    if not equals or not name or not value.strip():
+        raise OptionError(f"--param {one}: expected {expected}")
+    if name in found:
+        raise OptionError(f"--param: '{name}' is named twice")
+    return name, value.strip()
+
+
+def _values(part: str, option: str) -> list[Any]:
+    ends = [_number(end) for end in part.split(":")] if ":" in part else []
+    if not ends:
+        if not part:
+            raise OptionError(f"--param {option}: a value is missing between the commas")
+        return [_number(part)]
+    numbers = [end for end in ends if isinstance(end, (int, float))]
+    if len(numbers) != len(ends) or len(ends) not in (2, 3):
+        raise OptionError(f"--param {option}: expected FROM:TO or FROM:TO:STEP in numbers, got {part}")
+    start, stop, step = (*numbers, 1)[:3]
+    if step <= 0 or stop < start:
+        raise OptionError(
+            f"--param {option}: {part} has no values; FROM must not exceed TO, STEP must be above 0"
+        )
+    count = int((stop - start) / step + 1e-9) + 1
+    return [start + i * step for i in range(count)]
 
 
 def _number(text: str) -> int | float | str:

@@ -36,3 +36,8 @@ class Bar:
         if self._bar is not None and rows:
             speed = rows / (time.perf_counter() - self._begin) / 1e6
             self._bar.update(self._task, description=f"{what}{rows:,} rows, {speed:.2f} M rows/s")
+
+    def step(self, done: int, total: int) -> None:
+        """Say how many pieces of work are done."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=f"{done:,} of {total:,} pieces")

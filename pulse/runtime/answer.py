@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from pulse.plan.explain import explain
 from pulse.plan.query import Query
 from pulse.runtime import local
 from pulse.runtime.job import Job, prepare
+from pulse.runtime.local import Progress
+from pulse.runtime.write import check, write_batches, write_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +53,23 @@ class Answer:
         wanted = self._lineage if lineage is None else lineage
         return self._run(prepare(self.query, self._paths, tuples=False, lineage=wanted))
 
+    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
+        """The first rows that are found, and whether there are more; work stops when they are there."""
+        wanted = self.query.rate is not None if tuples is None else tuples
+        job = prepare(self.query, self._paths, tuples=wanted, lineage=self._lineage and not wanted)
+        if self._spark is None:
+            found: list[pa.RecordBatch] = []
+            for batch in local.batches(job):
+                found.append(batch)
+                if sum(one.num_rows for one in found) > count:
+                    break
+            table = pa.Table.from_batches(found, schema=job.schema)
+        else:
+            from pulse.runtime import historical
+
+            table = self._collected(historical.frame(self._spark(), job).limit(count + 1))
+        return table.slice(0, count), table.num_rows > count
+
     def to_arrow(self) -> pa.Table:
         """Tuples, if the query has a rate, else segments, brought to this process."""
         return self._collected(self.tuples() if self.query.rate is not None else self.segments())
@@ -61,6 +81,30 @@ class Answer:
     def explain(self) -> str:
         """The plan, its equation systems, and what is shuffled."""
         return explain(self._asked)
+
+    def write(
+        self,
+        out: str,
+        *,
+        tuples: bool | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> int | None:
+        """Write tuples (by default where the query has a rate) or segments to a Parquet or CSV file; how many rows.
+
+        A name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted.
+        """
+        check(out, overwrite=overwrite)
+        wanted = self.query.rate is not None if tuples is None else tuples
+        job = prepare(self.query, self._paths, tuples=wanted, lineage=self._lineage and not wanted)
+        if self._spark is None:
+            return write_batches(local.batches(job, progress), job.schema, out)
+        from pulse.runtime import historical
+        from pulse.runtime.watch import watched
+
+        frame = historical.frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(frame, out, overwrite=overwrite)
 
     def plot(self, **options: Any) -> Any:
         """A picture of the answer; see :func:`pulse.plot.plot_answer`. Needs the extra ``plot``."""

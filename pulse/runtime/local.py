@@ -20,7 +20,12 @@ Progress = Callable[[int, int], None]
 
 def run(job: Job, progress: Progress | None = None) -> pa.Table:
     """The result of a job."""
-    return pa.Table.from_batches(list(_run(job, job.fragments[-1], None, progress)), schema=job.schema)
+    return pa.Table.from_batches(list(batches(job, progress)), schema=job.schema)
+
+
+def batches(job: Job, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    """The result of a job as it comes."""
+    yield from _run(job, job.fragments[-1], None, progress)
 
 
 def cores() -> int:

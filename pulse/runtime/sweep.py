@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from pulse.runtime.fragment_work import result_of
 from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.scan import as_scanned, read
+from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.units import Unit
 
 if TYPE_CHECKING:
@@ -62,13 +64,17 @@ class Grid:
             made.append((name, tuple(v.item() if hasattr(v, "item") else v for v in listed)))
         return cls(tuple(made))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters, in order."""
+        return tuple(name for name, _ in self.axes)
+
     def __len__(self) -> int:
         return int(np.prod([len(values) for _, values in self.axes], dtype=np.int64))
 
     def __iter__(self) -> Iterator[Values]:
-        names = [name for name, _ in self.axes]
         for values in itertools.product(*(values for _, values in self.axes)):
-            yield dict(zip(names, values, strict=True))
+            yield dict(zip(self.names, values, strict=True))
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
@@ -164,6 +170,26 @@ class Sweep:
         """The result segments of every variant."""
         return self._run(self._job(tuples=False), progress)
 
+    def write(
+        self,
+        out: str,
+        *,
+        tuples: bool | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> int | None:
+        """Write the tuples (by default where the query has a rate) or segments of every variant; how many rows."""
+        check(out, overwrite=overwrite)
+        job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        if self._spark is None:
+            return write_batches(_in_process(job, progress), job.schema, out)
+        from pulse.runtime import historical
+        from pulse.runtime.watch import watched
+
+        frame = historical.sweep_frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(frame, out, overwrite=overwrite)
+
     def summary(self, progress: Progress | None = None) -> pa.Table:
         """Per variant: ``ranges`` in which it holds, ``seconds`` in all, ``certain_seconds``, and of each modelled attribute
         its time-weighted mean, minimum and maximum. By samples where the query has a rate, else by segments."""
@@ -171,8 +197,10 @@ class Sweep:
         partial = self._run(job, progress)
         if not isinstance(partial, pa.Table):
             from pulse.runtime.failures import translated
+            from pulse.runtime.watch import watched
 
-            with translated():
+            assert self._spark is not None
+            with translated(), watched(self._spark(), progress) if progress is not None else nullcontext():
                 partial = partial.toArrow()  # a row per unit and variant
         return _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
 

@@ -1,0 +1,109 @@
+"""Results into a file: one Parquet or CSV file on this machine, or a folder of Parquet that Spark's workers write.
+
+The file appears whole or not at all, and is written batch by batch, so that memory does not grow with the result.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from pulse.core.errors import PulseError
+
+KINDS = (".parquet", ".csv")
+
+
+class OutputError(PulseError, ValueError):
+    """A file that cannot be written as asked."""
+
+
+def check(out: str, *, overwrite: bool) -> None:
+    """That the file can be written, before any work is done."""
+    if is_folder(out):
+        return
+    path = Path(out)
+    if path.suffix.lower() not in KINDS:
+        raise OutputError(
+            f"--out {out}: expected a name that ends in {' or '.join(KINDS)}, or a folder (ending in /) for Spark to write to"
+        )
+    if path.exists() and (not overwrite or path.is_dir()):
+        kind = "a folder" if path.is_dir() else "there already"
+        raise OutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
+
+
+def is_folder(out: str) -> bool:
+    """Whether Spark is to write a folder: the name ends in a slash or says another file system."""
+    return out.endswith("/") or "://" in out
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str) -> int:
+    """Write the batches to a file; how many rows there were."""
+    path = Path(out)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
+    os.close(handle)
+    rows = 0
+    try:
+        with _writer(path, name, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch.cast(schema) if batch.schema != schema else batch)
+                rows += batch.num_rows
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return rows
+
+
+def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
+    """Write a Spark DataFrame: its workers write, and for a single file their parts are joined here, one at a time."""
+    from pulse.runtime.failures import translated
+
+    mode = "overwrite" if overwrite else "errorifexists"
+    if is_folder(out):
+        with translated():
+            frame.write.mode(mode).parquet(out)
+        return None
+    folder = tempfile.mkdtemp(prefix=f".{Path(out).name}.", suffix=".tmp", dir=Path(out).absolute().parent)
+    try:
+        with translated():
+            frame.write.mode("overwrite").parquet(Path(folder).as_uri())
+        parts = sorted(Path(folder).glob("part-*.parquet"))
+        from pulse.runtime.frames import arrow_schema_of
+
+        return write_batches(_read(parts), arrow_schema_of(frame), out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(parts: list[Path]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            yield from file.iter_batches()
+
+
+def _writer(path: Path, name: str, schema: pa.Schema) -> Any:
+    if path.suffix.lower() == ".csv":
+        nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+        if nested:
+            raise OutputError(
+                f"--out {path}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
+            )
+        return pacsv.CSVWriter(name, schema)
+    return pq.ParquetWriter(name, schema, compression="zstd")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
