@@ -1,13 +1,16 @@
 """The filter: the times at which a predicate holds (semantics 3.2, 3.9).
 
-1 Transforms: the predicate becomes equation systems ``D(t) R 0``, solved per row (:mod:`pulse.operators.solve`). Each row is
-  cut to the solution: apart where it is certain, likely and, if asked, possible. Ranges come out half open: an upper end that
-  belongs to the solution is dropped, a lower end that does not is taken in. A solution of one instant is a point.
+1 Transforms: the predicate becomes equation systems ``D(t) R 0``, solved per row (:mod:`pulse.operators.solve`). Each
+  row is cut to the solution: apart where it is certain, likely and, if asked, possible. Ranges come out half open: an
+  upper end that belongs to the solution is dropped, a lower end that does not is taken in. A solution of one instant
+  is a point.
 2 Bounds: models, and so their bounds, are untouched by a cut. Where the cut opens holes the drift is lost.
-3 Inverts: the predicate's attributes get a share of the slack (inferences, semantics 4.3); others pass their bound on.
-4 Revises: a segment that changes is solved again; what crosses the predicate comes out as insertion or deletion (semantics 7.6).
-5 Accents: foundation is the predicate's attributes: an addition of one is absorbed, a drop aborts, an alteration changes the
-  constants it is compared with (semantics 8.2).
+3 Inverts: the predicate's attributes get a share of the slack (inferences, semantics 4.3); others pass their bound
+  on.
+4 Revises: a segment that changes is solved again; what crosses the predicate comes out as insertion or deletion
+  (semantics 7.6).
+5 Accents: foundation is the predicate's attributes: an addition of one is absorbed, a drop aborts, an alteration
+  changes the constants it is compared with (semantics 8.2).
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
 """Sum and average over a window, per key (semantics 3.5).
 
-1 Transforms: the integral over ``[t - size, t)`` as a function of the closing time ``t`` is a polynomial, one degree higher,
-  between any two instants at which an end of the window passes from one segment to the next: ``tail + constant + head``.
-  The average is that over the size. Windows that touch a hole, or reach outside, have no result. Points have no measure.
-2 Bounds: of an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, of a sum that times the
-  size. The mean of err is linear in ``t`` on a piece, so that it is largest at an end.
+1 Transforms: the integral over ``[t - size, t)`` as a function of the closing time ``t`` is a polynomial, one degree
+  higher, between any two instants at which an end of the window passes from one segment to the next: ``tail +
+  constant + head``. The average is that over the size. Windows that touch a hole, or reach outside, have no result.
+  Points have no measure.
+2 Bounds: of an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, of a sum that
+  times the size. The mean of err is linear in ``t`` on a piece, so that it is largest at an end.
 3 Inverts: a bound on the average to ``err <= bound``, or ``drift <= bound * size / 2`` (semantics 4.3).
-4 Revises: downstream by adding what the integral changed by (semantics 7.5), upstream by replaying what shared a window.
-5 Accents: foundation is what the window is on; an alteration of the argument acts on results as on segments (semantics 8.2, 8.4).
+4 Revises: downstream by adding what the integral changed by (semantics 7.5), upstream by replaying what shared a
+  window.
+5 Accents: foundation is what the window is on; an alteration of the argument acts on results as on segments
+  (semantics 8.2, 8.4).
 """
 
 from __future__ import annotations

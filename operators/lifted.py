@@ -227,7 +227,8 @@ def _lifted(
     if len(pending):
         raise ApproximationError(
             f"{work.operator}: {expression}: no piecewise polynomial comes near {function} for "
-            f"{relation.where(int(pending[0]))}: its operand is too large or too steep there; filter that range away or scale the operand"
+            f"{relation.where(int(pending[0]))}: its operand is too large or too steep there; "
+            "filter that range away or scale the operand"
         )
     source, ref, lo, hi, coefficients, err = (
         np.concatenate(column) for column in zip(*_same_width(parts), strict=True)

@@ -1,11 +1,12 @@
 """The projection: new names, and expressions of models (semantics 3.3).
 
-1 Transforms: polynomial arithmetic, row by row (:mod:`pulse.operators.evaluate`); functions that leave the polynomials cut rows
-  finer. A name for what is there already costs nothing: arrays are shared, not copied.
+1 Transforms: polynomial arithmetic, row by row (:mod:`pulse.operators.evaluate`); functions that leave the
+  polynomials cut rows finer. A name for what is there already costs nothing: arrays are shared, not copied.
 2 Bounds: by the rules of semantics 4.2; the drift lives on in names and linear expressions.
 3 Inverts: through names by translation, through expressions by the split heuristics (semantics 4.3, 4.4).
 4 Revises: a segment's results are replaced by those of its revision; every output is traceable to one input row.
-5 Accents: pass where the attribute is named and the description stays within what is named, else are dropped (semantics 8.2).
+5 Accents: pass where the attribute is named and the description stays within what is named, else are dropped
+  (semantics 8.2).
 """
 
 from __future__ import annotations

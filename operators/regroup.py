@@ -1,0 +1,146 @@
+"""Groups made anew, and which rows lie at the time of others: what aggregates across keys and windows share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import CERTAIN, LIKELY
+from pulse.core.columns import Columns
+from pulse.core.instants import split
+from pulse.core.keys import key_ranks
+from pulse.kernels.align import align
+from pulse.kernels.polynomial import taylor_shift
+from pulse.kernels.timeline import GRAIN
+from pulse.operators.relation import Relation
+
+_ULPS = 4 * float(np.finfo(np.float64).eps)
+
+
+class Regrouped(NamedTuple):
+    """``relation`` has the input's groups in another order: output group ``g`` is made of ``groups[g]:groups[g + 1]``."""
+
+    relation: Relation
+    keys: tuple[pa.Array, ...]
+    groups: IntArray
+
+
+def regroup(relation: Relation, by: Sequence[str]) -> Regrouped:
+    """The groups that share ``by``, side by side, in the order of its values. Of no columns: all are one group."""
+    names = relation.columns.key_names
+    shared = [relation.keys[names.index(name)] for name in names if name in by]
+    if not shared:
+        return Regrouped(relation, (), np.array([0, relation.groups], np.int64))
+    ranks = key_ranks(shared, relation.groups)
+    order = np.argsort(ranks, kind="stable")
+    _, first, counts = np.unique(ranks, return_index=True, return_counts=True)
+    ordered = relation if (np.diff(order) == 1).all() else relation.select_groups(order)
+    groups = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return Regrouped(ordered, tuple(column.take(pa.array(first)) for column in shared), groups)
+
+
+def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) -> Columns:
+    """Key columns of ``by``, and what is made."""
+    return Columns(tuple((n, type_) for n, type_ in before.key if n in by), modelled, (), before.time)
+
+
+def placed(
+    relation: Relation,
+    rows: IntArray,
+    span: tuple[IntArray, FloatArray, FloatArray],
+    keys: tuple[pa.Array, ...],
+    offsets: IntArray,
+) -> Relation:
+    """Rows in any order, in groups of their own, on other ranges about other references; the drift is lost."""
+    ref, lo, hi = span
+    by = (ref - relation.ref[rows]) / 1e6
+    return replace(
+        relation,
+        keys=keys,
+        offsets=offsets,
+        ref=ref,
+        lo=lo,
+        hi=hi,
+        models={name: taylor_shift(c[rows], by) for name, c in relation.models.items()},
+        err={name: values[rows] for name, values in relation.err.items()},
+        drift={},
+        certainty=relation.certainty[rows],
+        unmodelled={name: column.take(pa.array(rows)) for name, column in relation.unmodelled.items()},
+        lineage=None if relation.lineage is None else relation.lineage.take(rows),
+    )
+
+
+def prefer(model: Relation, possible: Relation) -> Relation:
+    """Group by group: the rows of ``model``, likely at most where some of ``possible`` lies, and where it has none those."""
+    G = model.groups
+    both = Relation.concat([model, possible]).select_groups(np.arange(2 * G).reshape(2, G).T.ravel())
+    offsets = np.stack([both.offsets[:-1:2], both.offsets[1::2], both.offsets[2::2]], axis=1)
+    cells = align(both.ref, both.lo, both.hi, offsets, outer=True)
+    first, second = cells.index[:, 0], cells.index[:, 1]
+    rows = np.where(first >= 0, first, second)
+    made = placed(both, rows, (cells.ref, cells.lo, cells.hi), model.keys, cells.offsets)
+    doubted = np.where((first >= 0) & (second >= 0), LIKELY, CERTAIN).astype(np.uint8)
+    return replace(made, certainty=np.minimum(made.certainty, doubted))
+
+
+# -- rows at the time of others ---------------------------------------------------------------------------------
+
+
+class Cuts(NamedTuple):
+    """Where rows begin and stop, as integers that order by group, then time: rows overlap iff each begins before the other stops.
+
+    A range ``[a, b)`` goes from ``2 a`` to ``2 b``, a point from ``2 a`` to ``2 a + 1``, for the ranks ``a``, ``b`` of its ends.
+    """
+
+    begin: IntArray
+    stop: IntArray
+
+
+def cuts(
+    tables: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]],
+) -> list[Cuts]:
+    """The cuts of several tables ``(group, ref, lo, hi)``, on one scale. Instants that count as the same are one."""
+    ref = np.concatenate([np.concatenate([r, r]) for _, r, _, _ in tables])
+    offset = np.concatenate([np.concatenate([lo, hi]) for _, _, lo, hi in tables])
+    whole, rest = split(ref, offset)
+    order = np.lexsort((rest, whole))
+    gap = np.diff(whole[order]) / 1e6 + np.diff(rest[order])
+    slack = GRAIN + _ULPS * np.abs(offset[order])
+    rank = np.empty(len(ref), np.int64)
+    rank[order] = np.cumsum(np.concatenate(([0], gap > np.maximum(slack[1:], slack[:-1]))))[: len(ref)]
+    base = 2 * (int(rank.max(initial=0)) + 1)
+    out, at = [], 0
+    for group, r, lo, hi in tables:
+        begin, stop = 2 * rank[at : at + len(r)], 2 * rank[at + len(r) : at + 2 * len(r)]
+        at += 2 * len(r)
+        stop = np.where(lo == hi, begin + 1, stop)
+        out.append(Cuts(group * base + begin, group * base + stop))
+    return out
+
+
+def touched(rows: Cuts, others: Cuts) -> tuple[IntArray, IntArray]:
+    """The first and last of ``rows``, by group and time without overlaps, at a time of each of ``others``."""
+    return (
+        np.searchsorted(rows.stop, others.begin, side="right"),
+        np.searchsorted(rows.begin, others.stop) - 1,
+    )
+
+
+def largest(values: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
+    """The largest of ``values[first[i] … last[i]]``, for any number of such spans: O(n log of the longest)."""
+    out = np.zeros(len(first))
+    if not len(first):
+        return out
+    level = np.frexp((last - first + 1).astype(np.float64))[1] - 1
+    table, width = values, 1
+    for step in range(int(level.max()) + 1):
+        at = np.flatnonzero(level == step)
+        out[at] = np.maximum(table[first[at]], table[last[at] - width + 1])
+        table = np.maximum(table[:-width], table[width:])
+        width *= 2
+    return out
