@@ -9,8 +9,17 @@ from typing import Any
 
 from pulse.core.bounds import ErrorBound
 from pulse.core.errors import PulseError
-from pulse.core.expression import Constant, Expression, Parameter, transform, walk
-from pulse.core.time import parse_duration
+from pulse.core.expression import (
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Instant,
+    Parameter,
+    transform,
+    walk,
+)
+from pulse.core.time import parse_duration, parse_instant
 from pulse.plan import nodes
 from pulse.plan.nodes import Duration, Node, PlanError, Window
 
@@ -21,7 +30,8 @@ class ParameterError(PulseError, ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """``select`` are the output columns in order (all of the plan's keys among them). ``every`` is the SAMPLE clause.
+    """``select`` are the output columns in order, all of the plan's keys among them but those that a join made equal
+    to another one. ``every`` is the SAMPLE clause.
 
     ``errors`` are the ERROR WITHIN clauses: attribute, None for all modelled ones, and bound (a parameter possible).
     ``possible`` asks for possible ranges as well.
@@ -110,10 +120,29 @@ def _bound(node: Node, values: Mapping[str, Any]) -> Node:
         value = getattr(node, field.name)
         if isinstance(value, Node) or not any(True for _ in _parameters(value)):
             continue
+        if isinstance(value, Expression):
+            value = _timed(value, {one.columns.time for one in node.inputs}, values)
         changed[field.name] = _replaced(
             value, values, f"window {field.name}" if isinstance(node, Window) else ""
         )
     return replace(node, **changed) if changed else node
+
+
+def _timed(predicate: Expression, times: set[str], values: Mapping[str, Any]) -> Expression:
+    """The predicate with the parameters that the time is compared with replaced by points in time."""
+
+    def change(e: Expression) -> Expression:
+        if not (isinstance(e, Comparison) and isinstance(e.left, Column) and isinstance(e.right, Parameter)):
+            return e
+        if e.left.name not in times:
+            return e
+        given = values[e.right.name]
+        try:
+            return Comparison(e.relation, e.left, Instant(parse_instant(given)))
+        except PulseError as problem:
+            raise ParameterError(f"query: parameter :{e.right.name}: {problem}") from None
+
+    return transform(predicate, change)
 
 
 def _replaced(value: Any, values: Mapping[str, Any], duration: str) -> Any:

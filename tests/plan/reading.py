@@ -47,7 +47,7 @@ _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Eq: "=", ast.NotEq: "!=", ast.GtE:
 def read_expression(text: str, *, model: bool = False) -> Expression:
     """An expression as it is printed; in a MODEL clause `t` is the elapsed time."""
     python = re.sub(r"(?<![<>!])=", "==", text).replace("^", "**")
-    python = re.sub(r":(\w+)", r"parameter_.\1", python.strip()) if "'" not in python else python.strip()
+    python = re.sub(r":([a-zA-Z_]\w*)", r"parameter_.\1", python.strip())
     return _expression(ast.parse(python, mode="eval").body, model)
 
 

@@ -1,0 +1,123 @@
+"""A query in words: its plan before and after rewriting, its equation systems, and what is shuffled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pulse.core.time import format_duration
+from pulse.plan.equations import Degrees, equation_systems
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.fragments import Fragment, fragments
+from pulse.plan.nodes import Duration, Exchange, Node, Window
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.plan.show import duration, exchange, line, show
+
+
+def explain(query: Query, degrees: Degrees | None = None) -> str:
+    """All there is to say about how a query is answered. Its parameters may be open.
+
+    With ``degrees``, the highest degree of each stored attribute, equations are spelled out.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column, Comparison, Constant
+    >>> from pulse.plan.nodes import Filter, Scan
+    >>> high = Filter(Scan("S", "S", Columns((), ("x",))), Comparison(">", Column("S.x"), Constant(5)))
+    >>> print(explain(Query(high, ("S.x",), every=2_000_000)))
+    logical plan
+      Filter S.x > 5
+        Scan S as S
+    <BLANKLINE>
+    rewritten plan
+      the same
+    <BLANKLINE>
+    equation systems
+      S.x > 5
+      S.x - 5 > 0
+      S.x(t) - 5 > 0
+      Σ S.x[i]·tⁱ - 5 > 0
+    <BLANKLINE>
+    fragments and exchanges
+      1: reads S; no exchange
+        Filter S.x > 5
+          Scan S as S
+    <BLANKLINE>
+    answer
+      columns: S.x
+      tuples: every 2 s (SAMPLE EVERY)
+    """
+    rewritten = optimise(query.plan)
+    sections = {
+        "logical plan": show(query.plan).splitlines(),
+        "rewritten plan": ["the same"] if rewritten == query.plan else show(rewritten).splitlines(),
+        "equation systems": list(_equations(rewritten, degrees)) or ["none: nothing is solved or aggregated"],
+        "fragments and exchanges": list(_fragments(place_exchanges(rewritten))),
+        "answer": list(_answer(query)),
+    }
+    return "\n\n".join(
+        "\n".join([title, *(f"  {text}".rstrip() for text in lines)]) for title, lines in sections.items()
+    )
+
+
+def _equations(plan: Node, degrees: Degrees | None) -> Iterator[str]:
+    for i, system in enumerate(equation_systems(plan, degrees)):
+        if i:
+            yield ""
+        yield from system.lines
+
+
+def _fragments(plan: Node) -> Iterator[str]:
+    parts = fragments(plan)
+    number = {fragment.root: i for i, fragment in enumerate(parts, 1)}
+    for fragment in parts:
+        yield f"{number[fragment.root]}: {_source(fragment, number)}"
+        yield from _tree(fragment.root, number, "  ")
+
+
+def _source(fragment: Fragment, number: dict[Node, int]) -> str:
+    if fragment.stream is not None:
+        return f"reads {fragment.stream}; no exchange"
+    shuffled = "; ".join(f"{number[one.input]} {exchange(one)}" for one in fragment.exchanges)
+    return f"takes what is shuffled: {shuffled}"
+
+
+def _tree(node: Node, number: dict[Node, int], indent: str) -> Iterator[str]:
+    if isinstance(node, Exchange):
+        yield f"{indent}from {number[node.input]}"
+        return
+    yield indent + line(node)
+    for one in node.inputs:
+        yield from _tree(one, number, indent + "  ")
+
+
+def _answer(query: Query) -> Iterator[str]:
+    yield f"columns: {', '.join(query.select)}"
+    yield f"tuples: {_rate(query)}"
+    if query.parameters:
+        yield f"parameters: {', '.join(f':{name}' for name in query.parameters)}"
+    for name, bound in query.errors:
+        yield f"error within {bound} on {name or 'every modelled column'}"
+    if query.possible:
+        yield "possible ranges are given as well"
+
+
+def _rate(query: Query) -> str:
+    if query.every is not None:
+        return f"every {duration(query.every)} (SAMPLE EVERY)"
+    advances = tuple(dict.fromkeys(_advances(query.plan)))
+    known = [one for one in advances if isinstance(one, int)]
+    if not advances:
+        return "none without a rate: no window advances; add SAMPLE EVERY, or ask for segments"
+    if len(known) < len(advances):
+        return f"at common multiples of {', '.join(map(duration, advances))}"
+    return f"every {format_duration(math.lcm(*known))}, as its windows advance"
+
+
+def _advances(node: Node) -> Iterator[Duration]:
+    if isinstance(node, Window):
+        if node.advance is not None:
+            yield node.advance
+        return
+    for one in node.inputs:
+        yield from _advances(one)

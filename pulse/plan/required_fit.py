@@ -1,0 +1,156 @@
+"""Which fit a bound on a query's output asks for: the bound walked down to the stored attributes, by equal shares.
+
+Static: it looks at the plan, not at data, so that a query can say which fit would do when a stored model is too loose, and a
+fit can be chosen for a query. Each step is conservative (semantics 4.4): inputs that keep their share keep the output's bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pulse.core.errors import unknown_column
+from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
+from pulse.core.schema import Role
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.query import Query
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Either bound suffices: ``error`` on the values, or ``drift`` on the integral (value·seconds).
+
+    None: no such bound can be told, or none helps.
+    """
+
+    error: float | None
+    drift: float | None
+
+    def scaled(self, factor: float) -> Fit:
+        """Both bounds times a factor."""
+        return Fit(
+            None if self.error is None else self.error * factor,
+            None if self.drift is None else self.drift * factor,
+        )
+
+    def tighter(self, other: Fit) -> Fit:
+        """What satisfies both. A bound that one of them cannot use is of no use."""
+        return Fit(_smaller(self.error, other.error), _smaller(self.drift, other.drift))
+
+
+UNKNOWN = Fit(None, None)
+
+
+def _smaller(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else min(a, b)
+
+
+def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, str], Fit]:
+    """The fit of each (stream, attribute) that keeps absolute bounds on output attributes.
+
+    Attributes that only predicates use are not in it, nor what a MODEL clause makes. A bound that the walk cannot bring down
+    (a product of models, a sum over keys, a window whose size is an open parameter) leaves the attribute with an unknown fit.
+
+    >>> from pulse.core.columns import Columns
+    >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
+    >>> required_fit(Query(average, ("a",)), {"a": 0.01})
+    {('S', 'x'): Fit(error=0.01, drift=0.05)}
+    """
+    found: dict[tuple[str, str], Fit] = {}
+    for name, most in bound.items():
+        if name not in query.plan.columns.modelled:
+            raise unknown_column(name, query.plan.columns.modelled, "the query's modelled columns")
+        for place, fit in _down(query.plan, name, Fit(most, None)):
+            found[place] = found[place].tighter(fit) if place in found else fit
+    return found
+
+
+def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fit]]:
+    """The fits of stored attributes that give the column ``name`` of a node the one asked for.
+
+    A bound on the drift comes in below a window, and is lost again where the integral starts anew.
+    """
+    match node:
+        case Scan():
+            own = name.removeprefix(f"{node.alias}.")
+            if own not in dict(node.models) and own in node.stored.modelled:
+                yield (node.stream, own), fit
+        case Exchange():
+            yield from _down(node.input, name, fit)
+        case Filter():  # may open holes, after which the integral starts anew
+            yield from _down(node.input, name, Fit(fit.error, None))
+        case Join():
+            for one in node.inputs:
+                if name in one.columns.modelled:
+                    yield from _down(one, name, Fit(fit.error, None))
+        case Union():
+            at = node.columns.modelled.index(name)
+            for member in node.members:
+                yield from _down(member, member.columns.modelled[at], Fit(fit.error, None))
+        case Project():
+            expression = dict(node.outputs).get(name, Column(name))
+            for column, share in _shares(expression, fit):
+                if node.input.columns.role(column) is Role.MODELLED:
+                    yield from _down(node.input, column, share)
+        case Window():
+            yield from _down(node.input, node.argument, _window(node, fit))
+        case Across():
+            kept = fit.error if node.function != "sum" else None
+            yield from _down(node.input, node.argument, Fit(kept, None))
+
+
+def _window(node: Window, fit: Fit) -> Fit:
+    """``avg`` errs by at most min(err, 2·drift/size), ``sum`` by size times that, ``min`` and ``max`` by err."""
+    if fit.error is None:
+        return UNKNOWN
+    if node.function in ("min", "max"):
+        return Fit(fit.error, None)
+    if not isinstance(node.size, int):
+        return UNKNOWN if node.function == "sum" else Fit(fit.error, None)
+    seconds = node.size / 1e6
+    average = fit.error if node.function == "avg" else fit.error / seconds
+    return Fit(average, average * seconds / 2)
+
+
+def _shares(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
+    """Each column of an expression with its share: a sum's bound is split equally among its terms."""
+    terms = _terms(e, 1.0)
+    for factor, term in terms:
+        yield from _of_term(term, fit.scaled(1 / (len(terms) * abs(factor))))
+
+
+def _terms(e: Expression, factor: float) -> list[tuple[float, Expression]]:
+    """A sum as terms with their factors; constants, which have no error, are left out."""
+    match e:
+        case Constant():
+            return []
+        case Negative(operand):
+            return _terms(operand, -factor)
+        case Arithmetic("+", left, right):
+            return [*_terms(left, factor), *_terms(right, factor)]
+        case Arithmetic("-", left, right):
+            return [*_terms(left, factor), *_terms(right, -factor)]
+        case Arithmetic("*", Constant(int() | float() as k), other) if k:
+            return _terms(other, factor * k)
+        case Arithmetic("*", other, Constant(int() | float() as k)) if k:
+            return _terms(other, factor * k)
+        case Arithmetic("/", other, Constant(int() | float() as k)) if k:
+            return _terms(other, factor / k)
+    return [(factor, e)]
+
+
+def _of_term(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
+    match e:
+        case Column(name):
+            yield name, fit
+        case Function("abs", (inner,)):
+            yield from _shares(inner, Fit(fit.error, None))
+        case Function("distance", (x1, y1, x2, y2)):
+            # The error is at most hypot(ex, ey) of the differences: sqrt(2) of each if they are equal.
+            each = Fit(None if fit.error is None else fit.error / math.sqrt(2), None)
+            for a, b in ((x1, x2), (y1, y2)):
+                yield from _shares(Arithmetic("-", a, b), each)
+        case _:
+            for name in sorted(columns_of(e)):
+                yield name, UNKNOWN

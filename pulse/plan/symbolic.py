@@ -1,0 +1,127 @@
+"""Polynomials in ``t`` whose coefficients are sums of products of named attributes.
+
+A term is ``factor · a · b · … · t^power``; terms are kept in the order they came in, those of the same names together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pulse.core.expression import (
+    Arithmetic,
+    Column,
+    Constant,
+    Elapsed,
+    Expression,
+    Function,
+    Negative,
+    Parameter,
+)
+from pulse.plan.notation import signed_sum, superscript
+
+Term = tuple[int, tuple[str, ...]]
+"""The power of t, and the names that are multiplied, in order."""
+
+
+@dataclass(frozen=True)
+class Symbolic:
+    """Terms and their factors; zeros are left out."""
+
+    terms: Mapping[Term, float]
+
+    @classmethod
+    def of(cls, name: str, power: int = 0) -> Symbolic:
+        """``name · t^power``."""
+        return cls({(power, (name,)): 1})
+
+    @classmethod
+    def number(cls, value: float) -> Symbolic:
+        """A constant."""
+        return cls({(0, ()): value} if value else {})
+
+    def plus(self, other: Symbolic, times: float = 1) -> Symbolic:
+        """The sum with a multiple of another."""
+        terms = dict(self.terms)
+        for term, factor in other.terms.items():
+            terms[term] = terms.get(term, 0) + times * factor
+        return Symbolic({term: factor for term, factor in terms.items() if factor})
+
+    def times(self, other: Symbolic) -> Symbolic:
+        """The product."""
+        product = Symbolic({})
+        for (p, a), f in self.terms.items():
+            for (q, b), g in other.terms.items():
+                product = product.plus(Symbolic({(p + q, tuple(sorted((*a, *b)))): f * g}))
+        return product
+
+    @property
+    def degree(self) -> int:
+        """The highest power of t."""
+        return max((power for power, _ in self.terms), default=0)
+
+    def coefficient(self, power: int) -> list[tuple[tuple[str, ...], float]]:
+        """What stands with a power of t."""
+        return [(names, factor) for (p, names), factor in self.terms.items() if p == power]
+
+    def __str__(self) -> str:
+        parts = []
+        for power in range(self.degree + 1):
+            own = self.coefficient(power)
+            if not own:
+                continue
+            t = "" if power == 0 else f"t{superscript(power)}"
+            if len(own) == 1 or power == 0:
+                parts += [(factor < 0, _product(names, abs(factor), t)) for names, factor in own]
+            else:
+                inner = signed_sum((factor < 0, _product(names, abs(factor), "")) for names, factor in own)
+                parts.append((False, f"({inner})·{t}"))
+        return signed_sum(parts)
+
+
+def _product(names: tuple[str, ...], factor: float, t: str) -> str:
+    counted = [name + superscript(count) for name, count in Counter(names).items()]
+    parts = [*([] if factor == 1 and (names or t) else [f"{factor:g}"]), *counted, *([t] if t else [])]
+    return "·".join(parts)
+
+
+def symbolic(expression: Expression, column: Callable[[str], Symbolic | None]) -> Symbolic | None:
+    """An expression as a polynomial in t, columns replaced by what ``column`` gives; None if it is none.
+
+    >>> moved = Arithmetic("+", Column("x"), Arithmetic("*", Column("v"), Elapsed()))
+    >>> str(symbolic(Arithmetic("*", moved, moved), Symbolic.of))
+    'x² + 2·v·x·t + v²·t²'
+    """
+    parts = [symbolic(part, column) for part in expression.parts]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    match expression:
+        case Column(name):
+            return column(name)
+        case Constant(int() | float() as value):
+            return Symbolic.number(value)
+        case Parameter():
+            return Symbolic.of(str(expression))
+        case Elapsed():
+            return Symbolic({(1, ()): 1})
+        case Negative():
+            return Symbolic.number(0).plus(known[0], -1)
+        case Arithmetic("+"):
+            return known[0].plus(known[1])
+        case Arithmetic("-"):
+            return known[0].plus(known[1], -1)
+        case Arithmetic("*"):
+            return known[0].times(known[1])
+        case Arithmetic("/", _, Constant(int() | float() as by)) if by:
+            return Symbolic.number(0).plus(known[0], 1 / by)
+        case Arithmetic("^", _, Constant(int() as exponent)) if 0 <= exponent <= 6:
+            power = Symbolic.number(1)
+            for _ in range(exponent):
+                power = power.times(known[0])
+            return power
+        case Function("distance2"):
+            dx, dy = known[0].plus(known[2], -1), known[1].plus(known[3], -1)
+            return dx.times(dx).plus(dy.times(dy))
+    return None
