@@ -20,6 +20,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CertaintyArray
 from pulse.core.columns import Columns
+from pulse.core.time import format_instant
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,16 @@ class Samples:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
+    @property
+    def groups(self) -> int:
+        """How many keys there are; without key columns there is one."""
+        return len(self.keys[0]) if self.keys else 1
+
+    @cached_property
+    def of_group(self) -> IntArray:
+        """The group of every sample."""
+        return np.repeat(self.group, np.diff(self.offsets))
+
     @cached_property
     def times(self) -> IntArray:
         """The instant of every sample, microseconds since the epoch."""
@@ -51,3 +62,14 @@ class Samples:
         starts = self.first - self.every * self.offsets[:-1]
         times: IntArray = np.repeat(starts, counts) + self.every * np.arange(len(self))
         return times
+
+    def where(self, sample: int) -> str:
+        """A sample in words, for errors: its key and instant."""
+        stretch = int(np.searchsorted(self.offsets, sample, "right")) - 1
+        group = int(self.group[stretch])
+        parts = [
+            f"{name}={column[group].as_py()!r}"
+            for name, column in zip(self.columns.key_names, self.keys, strict=True)
+        ]
+        instant = int(self.first[stretch]) + self.every * (sample - int(self.offsets[stretch]))
+        return f"{', '.join(parts) or 'the stream'} at {format_instant(instant)}"

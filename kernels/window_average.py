@@ -1,0 +1,306 @@
+"""Averages and sums over sliding windows at regular closing times, with their certificates (semantics 3.5, 4.2).
+
+The closing times cut the time line into **panes**: between two of them, and between them and the instants at which windows
+open, which are the same when the size is a multiple of the advance::
+
+    size = 2 advance          |----|----|----|----|        one pane an advance
+    size = 2.5 advance        |--|-|--|-|--|-|--|-|        two
+
+One walk over the pieces of a run (a stretch of one group without a hole) sums up each pane, and notes at every cut ``t`` the
+integral ``F(t)`` since the run's first cut; a window is ``F(t) - F(t - size)``. ``F`` is a sum and what its additions lost,
+so that what lies before the window cancels: the error is a few units in the last place of the window's own parts,
+whatever the epoch and the length of the run.
+
+The certificate is the smaller of two. The mean of ``err`` over the window comes of the same panes. ``drift`` bounds
+``|integral of model - truth|`` from the start of the key's model to any instant of the piece, so that two of them bound a
+window; that integral being continuous, the piece on either side of an instant will do. What rounding may do to the value is
+added to both.
+
+A window that is not covered by one run has no result; each run is a stretch of its own, so that holes cost nothing. Pieces
+with ``hi <= lo`` (points too) have no measure and are passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from pulse.kernels._jit import (
+    FLOAT,
+    IN1,
+    IN2,
+    IN_BYTE1,
+    IN_INT1,
+    INT,
+    OUT1,
+    OUT_BYTE1,
+    OUT_INT1,
+    device,
+    kernel,
+    routine,
+    step,
+)
+from pulse.kernels.exact import two_sum
+from pulse.kernels.polynomial import magnitude, mean_row
+from pulse.kernels.timeline import GRAIN, MICROSECONDS, meets
+from pulse.kernels.window import LARGEST, next_piece
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
+_BOUNDS = types.Tuple((IN1, IN1, IN_BYTE1))
+_STRETCHES = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1))
+_RESULTS = types.Tuple((OUT1, OUT1, OUT_BYTE1))
+
+_EPSILON = 2.220446049250313e-16
+_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_CERTAIN, _LIKELY = 3, 2  # codes of certainty, as the core has them; the smallest of a window's rows counts
+_POSSIBLE_ONE = 1 << 31  # a possible piece, among the likely ones that are counted in the same number
+
+
+@kernel(IN1, IN1, IN_INT1, FLOAT)
+def _room(lo, hi, offsets, per_second):
+    """How many cuts the largest group can have, and all groups."""
+    largest, total = 0.0, 0.0
+    for g in range(offsets.shape[0] - 1):
+        length = 0.0
+        for i in range(offsets[g], offsets[g + 1]):
+            length += max(hi[i] - lo[i], 0.0) * per_second + 2.0
+        largest = max(largest, length)
+        total += length
+    return largest, total
+
+
+@step
+def _slack(far):
+    """Microseconds within which an instant counts as at an end of a piece that reaches so far from its reference."""
+    return MICROSECONDS * (GRAIN + 4.0 * _EPSILON * far)
+
+
+@routine
+def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
+    """Sum the panes of the run that starts with piece ``p``, from the first cut on.
+
+    ``steps`` lead to the next cut and the one after it; ``places`` are where the next cut is written and the one after it,
+    each kind of cuts in a half of the scratch: the same step and place twice where all cuts are of one kind. Returns the
+    first piece after the run, the number of closing times, the largest magnitude and the longest offset.
+    """
+    ref, lo, hi, c = table
+    err, drift, codes = bounds
+    sums, lost, bound, bound_lost, drifts, marks = scratch
+    ahead, after = steps
+    here, there = places
+    one_kind = here == there
+    k = c.shape[1]
+    mark = 0
+    begun = 0.0  # what comes before the first cut is in no window
+    total, rest, width, width_rest = 0.0, 0.0, 0.0, 0.0
+    largest, reach = 0.0, 0.0
+    while True:
+        origin, end, own = ref[p], hi[p], err[p]
+        far = max(abs(lo[p]), abs(end))
+        reach = max(reach, far)
+        c0, c1 = c[p, 0], c[p, k - 1]
+        if k == 1:
+            c1 = 0.0
+        largest = max(largest, magnitude(c, p, k, far))
+        slack = _slack(far)
+        until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
+        at_cut = drift[p] + 1e-6 * slack * max(own, err[min(p + 1, stop - 1)])
+        unmarked = codes[p] < _CERTAIN
+        a = lo[p]
+        is_cut = True
+        while is_cut:
+            is_cut = cut <= until
+            b = (cut - origin) / MICROSECONDS if is_cut else end
+            b = b if b > a else a
+            b = b if b < end else end
+            length = (b - a) * begun
+            mean = c0 + 0.5 * c1 * (a + b) if k <= 2 else mean_row(c, p, k, a, b)
+            total, e = two_sum(total, mean * length)
+            rest += e
+            width, e = two_sum(width, own * length)
+            width_rest += e
+            if unmarked and length * MICROSECONDS > slack:
+                mark += 1 if codes[p] == _LIKELY else _POSSIBLE_ONE
+                unmarked = False
+            a = b
+            if is_cut:
+                sums[here], lost[here], bound[here], bound_lost[here] = total, rest, width, width_rest
+                drifts[here], marks[here] = at_cut, mark
+                here, begun = here + 1, 1.0
+                cut += ahead
+                unmarked = codes[p] < _CERTAIN
+                if not one_kind:
+                    ahead, after, here, there = after, ahead, there, here
+        last = p
+        p = next_piece(lo, hi, p, stop)
+        if p == stop or not meets(ref[last], end, ref[p], lo[p]):
+            return p, min(here, there) if not one_kind else here, largest, reach
+
+
+@device
+def _write_values(high, low, high_before, low_before, scale, values):
+    """``F(t) - F(t - size)``, on slices, so that it runs on vectors."""
+    for j in range(values.shape[0]):
+        values[j] = ((high[j] - high_before[j]) + (low[j] - low_before[j])) / scale
+
+
+@device
+def _write_means(high, low, high_before, low_before, err):
+    for j in range(err.shape[0]):
+        err[j] = (high[j] - high_before[j]) + (low[j] - low_before[j])
+
+
+@device
+def _write_least(drift, drift_before, share, noise, err):
+    """The smaller of both bounds; a mean that is not a number counts as infinite."""
+    for j in range(err.shape[0]):
+        both = drift[j] + drift_before[j]
+        both = err[j] if err[j] < both else both
+        err[j] = (both if both > 0.0 else 0.0) * share + noise
+
+
+@device
+def _write_codes(marks, marks_before, codes):
+    for j in range(codes.shape[0]):
+        mark = marks[j] - marks_before[j]
+        codes[j] = 3 if mark == 0 else (2 if mark < _POSSIBLE_ONE else 1)
+
+
+@device
+def _write_windows(scratch, first, n, opens, scale, noise, out, place):
+    """Windows that close at the cuts ``first … n - 1``, and open at the cuts ``opens …``."""
+    sums, lost, bound, bound_lost, drifts, marks = scratch
+    at, before, to = slice(first, n), slice(opens, opens + n - first), slice(place, place + n - first)
+    values, err, codes = out[0][to], out[1][to], out[2][to]
+    _write_values(sums[at], lost[at], sums[before], lost[before], scale, values)
+    _write_means(bound[at], bound_lost[at], bound[before], bound_lost[before], err)
+    _write_least(drifts[at], drifts[before], (1.0 + 8.0 * _EPSILON) / scale, noise, err)
+    if marks[n - 1] == 0:
+        codes[:] = 3
+    else:
+        _write_codes(marks[at], marks[before], codes)
+
+
+@kernel(_TABLE, _BOUNDS, IN_INT1, INT, INT, FLOAT, INT, _STRETCHES, _RESULTS)
+def _window_every(table, bounds, offsets, size, advance, scale, room, stretches, out):
+    """Returns the numbers of stretches and of samples. Closing times are in the first half of the scratch."""
+    ref, lo, hi, _ = table
+    group, begin, starts = stretches
+    odd = size % advance  # windows open this long before a closing time
+    opens = room if odd > 0 else 0
+    scratch = (
+        np.empty(opens + room),
+        np.empty(opens + room),
+        np.empty(opens + room),
+        np.empty(opens + room),
+        np.empty(opens + room),
+        np.empty(opens + room, np.int64),
+    )
+    m, place = 0, 0
+    for g in range(offsets.shape[0] - 1):
+        stop = offsets[g + 1]
+        p = next_piece(lo, hi, offsets[g] - 1, stop)
+        while p < stop:
+            start = ref[p] + np.int64(math.ceil(lo[p] * MICROSECONDS - _slack(max(abs(lo[p]), abs(hi[p])))))
+            closing = -(-start // advance) * advance
+            first, cut, steps, places = size // advance, closing, (advance, advance), (0, 0)
+            if odd > 0 and closing - odd >= start:  # the first cut is where a window opens
+                cut, steps, places = closing - odd, (odd, advance - odd), (opens, 0)
+            elif odd > 0:
+                first, steps, places = first + 1, (advance - odd, odd), (0, opens)
+            p, n, largest, reach = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
+            if first < n:
+                noise = 8.0 * _EPSILON * largest * (size / MICROSECONDS + reach) / scale
+                _write_windows(scratch, first, n, opens, scale, noise, out, place)
+                group[m], begin[m], starts[m] = g, closing + first * advance, place
+                m += 1
+                place += n - first
+    starts[m] = place
+    return m, place
+
+
+class Windows(NamedTuple):
+    """Stretch ``s`` of group ``group[s]`` has the windows ``offsets[s]:offsets[s + 1]``.
+
+    They close at ``first[s] + i * advance``. ``certainty`` is the smallest code of the pieces that a window touches.
+    """
+
+    group: Ints
+    first: Ints
+    offsets: Ints
+    values: Array
+    err: Array
+    certainty: Bytes
+
+
+def window_average_every(
+    ref: Ints,
+    lo: Array,
+    hi: Array,
+    c: Array,
+    offsets: Ints,
+    *,
+    err: Array,
+    drift: Array | None = None,
+    certainty: Bytes | None = None,
+    size_us: int,
+    advance_us: int,
+    total: bool = False,
+) -> Windows:
+    """Average over ``[t - size, t)``, or with ``total`` the integral, at all ``t`` that are multiples of ``advance``.
+
+    ``drift`` is infinite where unknown. Without ``certainty`` all pieces are certain. A value may come out as not finite,
+    when a piece is, or a sum overflows; then also later ones of the same run.
+
+    >>> zero = np.zeros(1, np.int64)
+    >>> found = window_average_every(zero, [0.0], [5.0], [[0.0, 2.0]], [0, 1], err=[0.5], size_us=2_000_000,
+    ...                              advance_us=1_000_000)
+    >>> found.first, found.values, found.err.round(12)
+    (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
+    """
+    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (ref, offsets))
+    n = len(ref)
+    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (lo, hi, c, err))
+    drift = np.full(n, np.inf) if drift is None else np.ascontiguousarray(drift, dtype=np.float64)
+    codes = np.full(n, _CERTAIN, np.uint8) if certainty is None else np.ascontiguousarray(certainty, np.uint8)
+    if any(x.shape != (n,) for x in (lo, hi, err, drift, codes)) or c.ndim != 2 or len(c) != n:
+        raise ValueError(f"expected {n} of lo, hi, err, drift and certainty, as ref, and c of shape ({n}, k)")
+    if c.shape[1] == 0:
+        raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
+    if n and not max(-lo.min(), lo.max(), -hi.min(), hi.max()) <= _FARTHEST:
+        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
+        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
+    if size_us <= 0 or advance_us <= 0:
+        raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
+    most_of_group, most = (
+        math.ceil(x * (1 + 1e-9)) for x in _room(lo, hi, offsets, MICROSECONDS / advance_us)
+    )
+    stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64))
+    out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
+    scale = 1.0 if total else size_us / MICROSECONDS
+    table, bounds = (ref, lo, hi, c), (err, drift, codes)
+    m, count = _window_every(
+        table, bounds, offsets, size_us, advance_us, scale, most_of_group + 2, stretches, out
+    )
+    group, first, starts = stretches
+    values, widths, found = (x[:count] for x in out)
+    return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)
+
+
+def first_not_finite(windows: Windows) -> int:
+    """The first sample whose value is not finite, or -1."""
+    ends = windows.offsets[1:] - 1
+    suspect = np.flatnonzero(~(np.abs(windows.values[ends]) <= LARGEST))
+    if len(suspect) == 0:
+        return -1
+    s = slice(windows.offsets[suspect[0]], windows.offsets[suspect[0] + 1])
+    return int(s.start + np.flatnonzero(~(np.abs(windows.values[s]) <= LARGEST))[0])

@@ -1,0 +1,64 @@
+"""The join of samples: the instants that two groups with equal keys have in common (semantics 3.4).
+
+Both sides' instants are multiples of the same step, so that a common stretch is a slice of each. A sample of both has the
+smaller certainty of the two; where either is absent so is the pair. Bounds are each side's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.columns import Columns
+from pulse.kernels.stretches import common_stretches, copy_codes, copy_stretches
+from pulse.operators.join import equal_pairs
+from pulse.operators.samples import Samples
+
+
+def join_samples(
+    left: Samples, right: Samples, equal: tuple[tuple[str, str], ...], columns: Columns
+) -> Samples:
+    """Common instants of all groups whose key columns ``equal`` (left, right) agree; all pairs when it is empty.
+
+    ``columns`` are the plan node's: left's attributes, then right's, by role. Places count, not names, so that a relation can
+    be joined with itself.
+    """
+    if left.every != right.every:
+        raise ValueError(f"join: expected samples at one rate, got every {left.every} and {right.every} us")
+    pairs = equal_pairs(cast(Any, left), cast(Any, right), equal)
+    sides = [(side.group, side.first, side.offsets) for side in (left, right)]
+    found = common_stretches(pairs, sides[0], sides[1], left.every)
+    used = np.unique(found.pair)
+    group = np.searchsorted(used, found.pair)
+    keys = [column.take(pa.array(pairs[used, 0])) for column in left.keys]
+    keys += [column.take(pa.array(pairs[used, 1])) for column in right.keys]
+    values, err, unmodelled, codes = {}, {}, {}, []
+    modelled, others = iter(columns.modelled), iter(columns.unmodelled_names)
+    for side, starts in ((left, found.left), (right, found.right)):
+        for name, out in zip(side.columns.modelled, modelled, strict=False):
+            values[out] = copy_stretches(side.values[name], starts, found.offsets)
+            err[out] = copy_stretches(side.err[name], starts, found.offsets)
+        index = pa.array(_places(starts, found.offsets)) if side.columns.unmodelled else None
+        for name, out in zip(side.columns.unmodelled_names, others, strict=False):
+            unmodelled[out] = side.unmodelled[name].take(index)
+        codes.append(copy_codes(side.certainty, starts, found.offsets))
+    return Samples(
+        columns=columns,
+        keys=tuple(keys),
+        group=group,
+        first=found.first,
+        offsets=found.offsets,
+        every=left.every,
+        values=values,
+        err=err,
+        certainty=np.minimum(*codes),
+        unmodelled=unmodelled,
+    )
+
+
+def _places(starts: IntArray, offsets: IntArray) -> IntArray:
+    places: IntArray = np.repeat(starts - offsets[:-1], np.diff(offsets)) + np.arange(offsets[-1])
+    return places

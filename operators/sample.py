@@ -1,0 +1,97 @@
+"""Sampling: segments at regular instants, and samples as tuples (semantics 3.8).
+
+1 Transforms: the instants are the multiples of ``every`` since the epoch; each takes the value of the segment that holds it.
+2 Bounds: a sample has its segment's bound and certainty.
+3 Inverts: an output's bound is the input's own.
+4 Revises: a revised segment revises the samples of its range.
+5 Accents: pass it on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
+from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.stretches import keep, take, take_codes, times_of
+from pulse.kernels.texts import repeated, words_of
+from pulse.operators.relation import Relation
+from pulse.operators.samples import Samples
+
+LONGEST_HOLE = 64
+"""So many instants without a value in a row are kept within a stretch; a longer hole costs nothing but begins a new one."""
+
+
+def sample(relation: Relation, every: int) -> Samples:
+    """The relation at all multiples of ``every`` (microseconds) since the epoch that its segments hold."""
+    group, first, offsets, row = sample_every(
+        relation.ref, relation.lo, relation.hi, relation.offsets, every, LONGEST_HOLE
+    )
+    names = relation.columns.modelled
+    index = pa.array(row, mask=row < 0) if relation.unmodelled else None
+    return Samples(
+        columns=relation.columns,
+        keys=relation.keys,
+        group=group,
+        first=first,
+        offsets=offsets,
+        every=every,
+        values={
+            name: evaluate_rows(relation.ref, relation.models[name], row, first, offsets, every)
+            for name in names
+        },
+        err={name: spread(relation.err[name], row) for name in names},
+        certainty=spread_codes(relation.certainty, row),
+        unmodelled={name: column.take(index) for name, column in relation.unmodelled.items()},
+    )
+
+
+def to_tuples(samples: Samples, select: tuple[str, ...], *, possible: bool) -> pa.RecordBatch:
+    """The samples that have a value, in order, with the columns of :meth:`~pulse.core.columns.Columns.tuple_schema`.
+
+    Without ``possible`` only what holds on the model is given: certain and likely.
+    """
+    schema = samples.columns.tuple_schema(select)
+    index, counts = keep(samples.certainty, POSSIBLE if possible else LIKELY, samples.offsets)
+    everything = len(index) == len(samples)
+
+    def numbers(values: Any) -> pa.Array:
+        return pa.array(values if everything else take(values, index))
+
+    times = times_of(index, counts, samples.first, samples.offsets, samples.every)
+    arrays = [pa.array(times).view(pa.timestamp("us"))]
+    for name in select:
+        if name in samples.columns.modelled:
+            arrays.append(numbers(samples.values[name]))
+        elif name in samples.columns.key_names:
+            column = samples.keys[samples.columns.key_names.index(name)]
+            arrays.append(_repeated(column, samples.group, counts))
+        else:
+            column = samples.unmodelled[name]
+            arrays.append(column if everything else column.take(pa.array(index)))
+    arrays += [numbers(samples.err[name]) for name in select if name in samples.columns.modelled]
+    codes = samples.certainty if everything else take_codes(samples.certainty, index)
+    arrays.append(_text_array(*words_of(codes, NAMES)))
+    made = [
+        array if array.type == one.type else array.cast(one.type)
+        for array, one in zip(arrays, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _repeated(column: pa.Array, group: IntArray, counts: IntArray) -> pa.Array:
+    """A key column, for ``counts[s]`` samples of the group of each stretch ``s``."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_string(column.type):
+        return column.take(pa.array(np.repeat(group, counts)))
+    texts = [text.encode() for text in column.take(pa.array(group)).to_pylist()]
+    return _text_array(*repeated(texts, counts))
+
+
+def _text_array(offsets: Any, data: Any) -> pa.Array:
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))

@@ -1,0 +1,110 @@
+"""Windows at their closing times, straight from segments (semantics 3.5, 3.6, 4.2).
+
+1 Transforms: sums and averages by panes (:mod:`pulse.kernels.window_average`), extrema by the deque of
+  :mod:`pulse.kernels.sliding`. A window that touches a hole or reaches before the first segment has no result; each
+  stretch without a hole gives a stretch of samples.
+2 Bounds: an average's is ``min(mean of err, (drift at head + drift at tail) / size)`` and what rounding may do, a sum's that
+  times the size; an extremum's is the largest of the segments that the window touches. The certainty is the smallest of them.
+3 Inverts: the bound of an average is allotted to all segments of the window alike, that of an extremum to each.
+4 Revises: a revised segment revises the windows that close within one size after it.
+5 Accents: as in semantics 8.2 for a window.
+
+Points have no measure: sums and averages pass them over, min and max take them in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+from pulse.core.certainty import ABSENT, CERTAIN, CertaintyArray
+from pulse.core.columns import Columns
+from pulse.core.time import format_duration
+from pulse.kernels.sample import closing_times
+from pulse.kernels.sliding import sliding_extremum_at
+from pulse.kernels.window_average import Windows, first_not_finite, window_average_every
+from pulse.operators.errors import DomainError, OperatorError
+from pulse.operators.relation import Relation
+from pulse.operators.samples import Samples
+
+
+def integral_samples(
+    relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
+) -> Samples:
+    """``sum`` or ``avg`` of a modelled attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds).
+
+    The output's attributes are those of ``columns``: the keys, and ``output``.
+    """
+    if function not in ("sum", "avg"):
+        raise OperatorError(f"window: expected sum or avg, got '{function}'")
+    relation = _present(relation)
+    found = window_average_every(
+        relation.ref,
+        relation.lo,
+        relation.hi,
+        relation.models[argument],
+        relation.offsets,
+        err=relation.err[argument],
+        drift=relation.drift.get(argument),
+        certainty=relation.certainty,
+        size_us=size,
+        advance_us=every,
+        total=function == "sum",
+    )
+    samples = _samples(relation, found, output, every, columns)
+    wrong = first_not_finite(found)
+    if wrong >= 0:
+        raise DomainError(
+            f"{function}({argument}) over {format_duration(size)}: not finite for {samples.where(wrong)}; "
+            "scale the attribute down first"
+        )
+    return samples
+
+
+def extremum_samples(
+    relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
+) -> Samples:
+    """``min`` or ``max`` of a modelled attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds)."""
+    if function not in ("min", "max"):
+        raise OperatorError(f"window: expected min or max, got '{function}'")
+    relation = _present(relation)
+    pieces = relation.ref, relation.lo, relation.hi
+    run_group, run_offsets, first, counts = closing_times(*pieces, relation.offsets, size, every)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    closing = np.repeat(first - every * offsets[:-1], counts) + every * np.arange(offsets[-1])
+
+    def extremum(c: FloatArray, upper: bool) -> tuple[FloatArray, CertaintyArray]:
+        values, _, status = sliding_extremum_at(*pieces, c, run_offsets, size, closing, offsets, upper=upper)
+        return values, status
+
+    values, status = extremum(relation.models[argument], function == "max")
+    err, _ = extremum(relation.err[argument][:, None], True)
+    codes: CertaintyArray = np.full(len(values), CERTAIN, np.uint8)
+    if (relation.certainty != CERTAIN).any():
+        doubt, _ = extremum((CERTAIN - relation.certainty.astype(np.float64))[:, None], True)
+        codes = (CERTAIN - doubt).astype(np.uint8)
+    codes[status != 0] = ABSENT
+    some = np.flatnonzero(counts)
+    kept = np.concatenate((offsets[:-1][some], offsets[-1:]))
+    found = Windows(run_group[some], first[some], kept, values, err, codes)
+    return _samples(relation, found, output, every, columns)
+
+
+def _present(relation: Relation) -> Relation:
+    """Without rows that are marked as absent: to a window they are holes."""
+    absent = relation.certainty == ABSENT
+    return relation.take(np.flatnonzero(~absent)) if absent.any() else relation
+
+
+def _samples(relation: Relation, found: Windows, output: str, every: int, columns: Columns) -> Samples:
+    return Samples(
+        columns=columns,
+        keys=relation.keys,
+        group=found.group,
+        first=found.first,
+        offsets=found.offsets,
+        every=every,
+        values={output: found.values},
+        err={output: found.err},
+        certainty=found.certainty,
+    )
