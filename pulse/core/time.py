@@ -35,6 +35,7 @@ _UNITS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
 )
 _MICROSECONDS_OF = {name: us for unit, us, names in _UNITS for name in (unit, *names)}
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([^\W\d_]*)", re.IGNORECASE)
+_BELOW_MICROSECOND = re.compile(r"[.,]\d{6}\d*[1-9]")
 _DURATION_FORMS = (
     "write seconds as a plain number (10) or a number with a unit: 3 us, 250 ms, 10 s, 5 min, 1.5 h, 2 d"
 )
@@ -135,6 +136,30 @@ def split_timestamps(values: Any) -> tuple[IntArray, FloatArray]:
         f"timestamps: expected datetime64, Arrow timestamps, datetime objects or integer microseconds "
         f"in one dimension, got {array.dtype} of shape {array.shape}; parse or convert the column first"
     )
+
+
+def parse_instant(instant: str | datetime.date | np.datetime64) -> int:
+    """Microseconds since the epoch of one point in time: a text in ISO form, a ``datetime`` or a ``datetime64``.
+
+    >>> parse_instant("1970-01-01 01:00:00.5+01:00")
+    500000
+    """
+    if isinstance(instant, str):
+        text = instant.strip()
+        try:
+            if _BELOW_MICROSECOND.search(text):  # which fromisoformat would cut off
+                raise ValueError
+            instant = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise TimestampError(
+                f"timestamp: cannot read '{text}' as a point in time; write it as '2013-10-07', '2013-10-07 10:00' or "
+                "'2013-10-07T10:00:00.5+02:00', to the microsecond; without a zone it is UTC"
+            ) from None
+    if not isinstance(instant, (datetime.date, np.datetime64)):
+        raise TimestampError(
+            f"timestamp: expected a point in time such as '2013-10-07 10:00', got {instant!r}"
+        )
+    return int(to_microseconds([instant])[0])
 
 
 def to_datetime64(microseconds: IntArray) -> Any:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from pulse.core.expression import Column, Expression
 from pulse.core.schema import Role
-from pulse.language.errors import fail, source_text
+from pulse.language.errors import source_text, wrong
 from pulse.language.expressions import NUMBER, Binder, bare, is_aggregate
 from pulse.language.keys import equal_keys
 from pulse.language.outputs import readable_name
@@ -42,7 +42,7 @@ def bind_aggregates(
     found = _calls(select)
     if not found:
         where = select.args.get("having") or select.args["group"]
-        fail(
+        raise wrong(
             "there is no aggregate to group; write where instead of having, or leave out group by",
             scope.text,
             where,
@@ -96,7 +96,9 @@ def _group_keys(select: exp.Select, scope: Scope) -> tuple[str, ...]:
             listed = ", ".join(
                 one.name for s in scope.sources for one in s.attributes if one.role is Role.KEY
             )
-            fail(f"group by takes keys: '{said}' {why}. Keys are: {listed or 'none'}", scope.text, node)
+            raise wrong(
+                f"group by takes keys: '{said}' {why}. Keys are: {listed or 'none'}", scope.text, node
+            )
         keys[found.column] = None
     return tuple(keys)
 
@@ -123,13 +125,13 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
     if call.this == "count":
         binder.aggregate(call)
     if len(call.expressions) != 1:
-        fail(f"{call.this} takes one argument, got {len(call.expressions)}", scope.text, call)
+        raise wrong(f"{call.this} takes one argument, got {len(call.expressions)}", scope.text, call)
     argument = bare(call.expressions[0])
     value = binder.number(argument)
     found = scope.resolve(argument) if isinstance(argument, exp.Column) else None
     if isinstance(found, Attribute) and found.role is not Role.MODELLED:
         what = "a key" if found.role is Role.KEY else "not modelled: it is constant within a segment"
-        fail(
+        raise wrong(
             f"'{found.name}' is {what}; {call.this} takes a modelled attribute or an expression",
             scope.text,
             call,
@@ -182,7 +184,7 @@ def _joined(parts: list[Node], calls: list[Call]) -> Node:
 
 def _no_window(call: exp.Anonymous, scope: Scope, node: Node) -> None:
     grouped = "every key is a group of its own" if node.columns.key else "the stream has no key"
-    fail(
+    raise wrong(
         f"{grouped}, so {call.this} needs a window to aggregate over: write [size 60 advance 2] behind the stream"
         + (", or group by fewer keys" if node.columns.key else ""),
         scope.text,
@@ -214,7 +216,7 @@ class _Grouped(Binder):
         if isinstance(found, Attribute) and found.role is not Role.TIME:
             key = self._key_of.get(self._labels.get(found.column, ""))
             if key is None:
-                self.fail(
+                raise self.wrong(
                     f"'{self.said(node)}' is neither a key of the group nor in an aggregate; "
                     + (
                         "add it to group by"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from pulse.core.bounds import ErrorBound
+from pulse.core.columns import Columns
 from pulse.core.expression import Parameter
 from pulse.language.aggregates import bind_aggregates, is_grouped
-from pulse.language.errors import fail, known
+from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder
 from pulse.language.literals import bound, duration
 from pulse.language.outputs import Outputs, bind_outputs, check_names
@@ -25,7 +26,7 @@ def bind_statement(statement: Statement, context: Context) -> Query:
     for cte in statement.args.get("with_") or []:
         name = cte.args["alias"].this
         if name.name.casefold() in context.named:
-            fail(f"WITH names '{name.name}' twice", context.text, name)
+            raise wrong(f"WITH names '{name.name}' twice", context.text, name)
         context = replace(context, named={**context.named, name.name.casefold(): Named(cte.this, context)})
     members = _members(statement.this, context)
     plan = _united(members, "", context.text)
@@ -97,7 +98,7 @@ def _united(members: list[_Member], prefix: str, text: str) -> Node:
     for member in members:
         if len(member.outputs.columns) != len(names):
             said = ", ".join(one.name for one in member.outputs.columns)
-            fail(
+            raise wrong(
                 f"the queries of a union all must have the same columns, keys included: the first has "
                 f"{', '.join(one.name for one in first.columns)}, this one {said}",
                 text,
@@ -106,10 +107,10 @@ def _united(members: list[_Member], prefix: str, text: str) -> Node:
         plan = member.projected(names, f"{prefix}{first.time}")
         if plans and plan.columns != plans[0].columns:
             columns = plan.columns
-            wrong = next(n for n in names if _column(columns, n) != _column(plans[0].columns, n))
-            fail(
-                f"the queries of a union all must have the same columns: '{wrong.removeprefix(prefix)}' is "
-                f"{_column(plans[0].columns, wrong)} in the first and {_column(columns, wrong)} in this one",
+            apart = next(n for n in names if _column(columns, n) != _column(plans[0].columns, n))
+            raise wrong(
+                f"the queries of a union all must have the same columns: '{apart.removeprefix(prefix)}' is "
+                f"{_column(plans[0].columns, apart)} in the first and {_column(columns, apart)} in this one",
                 text,
                 member.select,
             )
@@ -117,8 +118,8 @@ def _united(members: list[_Member], prefix: str, text: str) -> Node:
     return plans[0] if len(plans) == 1 else Union(tuple(plans))
 
 
-def _column(columns: object, name: str) -> str:
-    return f"{columns.role(name)} {columns.type_of(name)}"  # type: ignore[attr-defined]
+def _column(columns: Columns, name: str) -> str:
+    return f"{columns.role(name)} {columns.type_of(name)}"
 
 
 def _errors(
@@ -132,12 +133,12 @@ def _errors(
         for node in clause.expressions or [None]:
             name = None if node is None else modelled.get(node.name.casefold())
             if node is not None and name is None:
-                fail(
+                raise wrong(
                     f"'{node.name}' is not a modelled column of the result; {known(node.name, plan.columns.modelled)}",
                     text,
                     node,
                 )
             if name in errors:
-                fail(f"there are two bounds on {name or 'all columns'}; write one", text, clause)
+                raise wrong(f"there are two bounds on {name or 'all columns'}; write one", text, clause)
             errors[name] = asked
     return tuple(errors.items())

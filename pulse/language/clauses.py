@@ -6,12 +6,13 @@ select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GRO
 source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, …)*
 window    := [ SIZE duration [ADVANCE duration] ]
 rule      := column = sum
+
+Alias, window and MODEL come in any order. Words are matched whatever their case.
 """
 
 from __future__ import annotations
 
-from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot import Token, TokenType, exp
 
 from pulse.language.syntax import Amount, ErrorWithin, ModelRule, Source, Statement, StreamWindow
 from pulse.language.terms import Terms
@@ -25,7 +26,7 @@ _NOT_HERE = {
     "QUALIFY": "there is no QUALIFY; filter an aggregate with HAVING",
     "INTERSECT": "INTERSECT is not part of the language; join the queries on their keys",
     "EXCEPT": "EXCEPT is not part of the language; say what must not hold with NOT",
-    "LATERAL": "LATERAL is not part of the language; join the streams",
+    "LATERAL": "LATERAL and CROSS APPLY are not part of the language; join the streams",
     "USING": "USING is not part of the language; write on (A.key = B.key)",
 }
 _OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI", "ASOF"))
@@ -60,7 +61,7 @@ class Clauses(Terms):
         made = Statement(this=query, with_=named, errors=errors, every=every, possible=possible)
         return self.since(made, start)
 
-    def _unexpected(self) -> Exception:
+    def _unexpected(self, instead: str = "") -> Exception:
         word = self.word()
         if word in _NOT_HERE:
             return self.error(_NOT_HERE[word])
@@ -70,6 +71,8 @@ class Clauses(Terms):
             return self.error(
                 "a window stands behind a stream or a subquery in FROM: from S[size 10 advance 2]"
             )
+        if instead:
+            return self.error(f"{instead} {self.here()}")
         clauses = "join, where, group by, having, union all, error within, sample every, with possible"
         return self.error(f"did not expect {self.here()} here; what may follow are: {clauses}")
 
@@ -128,8 +131,8 @@ class Clauses(Terms):
             raise self.error("DISTINCT is not part of the language: a model has one value at each instant")
         self.take_word("ALL")
         items = self._items()
-        if not self._misses_from():
-            self.expect_word("FROM", "after the columns")
+        if not self._misses_from() and not self.take_word("FROM"):
+            raise self._unexpected("expected from after the columns, got")
         made = exp.Select(expressions=items, from_=exp.From(this=self._source()), joins=self._joins())
         if self.take_word("WHERE"):
             made.set("where", exp.Where(this=self.any()))
@@ -219,20 +222,22 @@ class Clauses(Terms):
         made = Source(this=this)
         while True:
             if self.is_type(TokenType.L_BRACKET):
-                self._once(made, "window", self._window())
+                self._once(made, "window")
+                made.set("window", self._window())
             elif self._model_ahead():
-                self._once(made, "models", self._models())
+                self._once(made, "models")
+                made.set("models", self._models())
             elif self.word() == "AS" or (self.is_name() and not self._clause_ahead()):
                 self.take_word("AS")
-                self._once(made, "alias", self.name("an alias"))
+                self._once(made, "alias")
+                made.set("alias", self.name("an alias"))
             else:
                 return self.since(made, start)
 
-    def _once(self, source: Source, part: str, value: object) -> None:
+    def _once(self, source: Source, part: str) -> None:
         if source.args.get(part) is not None:
             what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias"}[part]
-            raise self.error(f"this stream has {what} already", self._prev)
-        source.set(part, value)
+            raise self.error(f"this stream has {what} already")
 
     def _clause_ahead(self, by: int = 0) -> bool:
         """Whether the name here is not an alias but begins a clause."""

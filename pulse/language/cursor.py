@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeVar
+from typing import ClassVar, NoReturn, TypeVar
 
-from sqlglot import exp, tokens
+from sqlglot import Token, TokenType, exp, tokens
 from sqlglot.parser import Parser
-from sqlglot.tokens import Token, TokenType
 
 from pulse.language.errors import LanguageError, mark
 
-RESERVED = frozenset(
-    "SELECT FROM WHERE JOIN ON GROUP HAVING UNION AND OR NOT BETWEEN IN AS ORDER LIMIT OFFSET FETCH INTERSECT EXCEPT "
-    "INNER LEFT RIGHT FULL OUTER CROSS NATURAL USING WITH WINDOW QUALIFY DISTINCT CASE CAST EXISTS LIKE ILIKE IS OVER".split()
-)
+_RESERVED = """
+    SELECT FROM WHERE JOIN ON GROUP HAVING UNION AND OR NOT BETWEEN IN AS ORDER LIMIT OFFSET FETCH INTERSECT EXCEPT
+    INNER LEFT RIGHT FULL OUTER CROSS NATURAL USING WITH WINDOW QUALIFY DISTINCT CASE CAST EXISTS LIKE ILIKE IS OVER
+"""
+RESERVED = frozenset(_RESERVED.split())
 """Words that name nothing unless they are quoted."""
 
 MAX_DEPTH = 40
@@ -25,12 +25,12 @@ N = TypeVar("N", bound=exp.Expr)
 class Tokenizer(tokens.Tokenizer):
     """Symbols, numbers, quoted text, and words; none of SQL's five hundred keywords, and no templates or hints."""
 
-    KEYWORDS = {
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
         symbol: type_
         for symbol, type_ in tokens.Tokenizer.KEYWORDS.items()
         if symbol in ("<=", ">=", "<>", "!=", "==", "::", "||")
     }
-    IDENTIFIERS = ['"', "`"]
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
 
 class Cursor(Parser):

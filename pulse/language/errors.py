@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
@@ -69,9 +68,9 @@ def source_text(node: exp.Expr, text: str) -> str:
     return text[start:end]
 
 
-def fail(problem: str, text: str, node: exp.Expr) -> NoReturn:
-    """Raises the error that points at a node."""
-    raise LanguageError(problem, text, *span(node))
+def wrong(problem: str, text: str, node: exp.Expr) -> LanguageError:
+    """The error that points at a node."""
+    return LanguageError(problem, text, *span(node))
 
 
 def from_token_error(error: TokenError, text: str) -> LanguageError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import pyarrow as pa
 from sqlglot import exp
 
@@ -25,20 +23,31 @@ from pulse.core.expression import (
     all_of,
 )
 from pulse.core.schema import Role
-from pulse.language.errors import fail, known, source_text
+from pulse.language.errors import LanguageError, known, source_text, wrong
 from pulse.language.literals import instant, number
 from pulse.language.scope import Attribute, Scope
 from pulse.plan.nodes import FUNCTIONS as AGGREGATES
 
 NUMBER, TEXT, TRUTH, TIME, ANY = "number", "text", "truth value", "time", "parameter"
-_OPERATORS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
-_RELATIONS = {exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "!=", exp.GTE: ">=", exp.GT: ">"}
+_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_RELATIONS: dict[type[exp.Expr], str] = {
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.GTE: ">=",
+    exp.GT: ">",
+}
 _PUBLIC = sorted({*FUNCTIONS, "pow", *AGGREGATES} - {"distance2"})
 _TIME_USES = (
     "time can be compared with a timestamp, t < '2013-10-07 10:00' or t between '…' and '…', and selected; "
     "nothing can be calculated with it"
 )
 _COUNT = "a model has no tuples to count; ask for sum, avg, min or max over time, or see `pulse info` for the number of tuples"
+_INSTEAD = {
+    "WHERE": "; filter aggregates with HAVING",
+    "another aggregate": "; put the inner one in a subquery: from (select …)[size …] as name",
+}
 
 
 def kind_of(type_: pa.DataType) -> str:
@@ -76,9 +85,9 @@ class Binder:
     def __init__(self, scope: Scope, clause: str = "WHERE") -> None:
         self.scope, self.clause = scope, clause
 
-    def fail(self, problem: str, node: exp.Expr) -> NoReturn:
-        """Raises the error that points at a node."""
-        fail(problem, self.scope.text, node)
+    def wrong(self, problem: str, node: exp.Expr) -> LanguageError:
+        """The error that points at a node."""
+        return wrong(problem, self.scope.text, node)
 
     def said(self, node: exp.Expr) -> str:
         """The node as the user wrote it."""
@@ -105,13 +114,13 @@ class Binder:
         value, kind = self.value(node)
         if kind == TRUTH:
             return value if isinstance(value, Constant) else Comparison("=", value, TRUE)
-        self.fail(f"expected a condition such as x < 5, got '{self.said(node)}'", node)
+        raise self.wrong(f"expected a condition such as x < 5, got '{self.said(node)}'", node)
 
     def _compare(self, relation: str, a: exp.Expr, b: exp.Expr, whole: exp.Expr) -> Expression:
         time_a, time_b = self._time(a), self._time(b)
         if time_a is not None and time_b is not None:
             if relation != "=":
-                self.fail("a join is at equal times: the two are never apart; leave this out", whole)
+                raise self.wrong("a join is at equal times: the two are never apart; leave this out", whole)
             return TRUE
         if time_a is not None:
             return Comparison(relation, time_a, self._instant(b))
@@ -120,11 +129,11 @@ class Binder:
         left, kind = self.value(a)
         right, other = self.value(b)
         if ANY not in (kind, other) and kind != other:
-            self.fail(
+            raise self.wrong(
                 f"'{self.said(a)}' is a {kind} and '{self.said(b)}' a {other}: they cannot be compared", whole
             )
         if TRUTH in (kind, other) and relation not in ("=", "!="):
-            self.fail("truth values can be compared with = and <> only", whole)
+            raise self.wrong("truth values can be compared with = and <> only", whole)
         return Comparison(relation, left, right)
 
     def _time(self, node: exp.Expr) -> Column | None:
@@ -139,12 +148,16 @@ class Binder:
         """The time of the arc: that of the first source, a join's times being equal."""
         return Column(self.scope.sources[0].node.columns.time)
 
-    def _instant(self, node: exp.Expr) -> Instant:
+    def _instant(self, node: exp.Expr) -> Expression:
         node = bare(node)
+        if isinstance(node, exp.Placeholder):
+            return Parameter(str(node.this))
+        if isinstance(node, exp.Column) and isinstance(found := self.scope.resolve(node), Parameter):
+            return found
         literal = node.this if isinstance(node, exp.Cast) else node
         if isinstance(literal, exp.Literal) and literal.is_string:
             return Instant(instant(str(literal.this), self.scope.text, node))
-        self.fail(f"expected a timestamp, got '{self.said(node)}': {_TIME_USES}", node)
+        raise self.wrong(f"expected a timestamp, got '{self.said(node)}': {_TIME_USES}", node)
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -173,16 +186,16 @@ class Binder:
         if isinstance(node, exp.Anonymous):
             return self.function(node)
         if isinstance(node, exp.Cast):
-            self.fail("a timestamp can only be compared with a stream's time", node)
+            raise self.wrong("a timestamp can only be compared with a stream's time", node)
         if isinstance(node, exp.Star):
-            self.fail("* stands for all columns of a select list; it is no value", node)
-        self.fail(f"expected a value, got the condition '{self.said(node)}'; put it in where", node)
+            raise self.wrong("* stands for all columns of a select list; it is no value", node)
+        raise self.wrong(f"expected a value, got the condition '{self.said(node)}'; put it in where", node)
 
     def number(self, node: exp.Expr) -> Expression:
         """A value that can be calculated with."""
         value, kind = self.value(node)
         if kind not in (NUMBER, ANY):
-            self.fail(f"expected a number, got '{self.said(node)}', a {kind}", node)
+            raise self.wrong(f"expected a number, got '{self.said(node)}', a {kind}", node)
         return value
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
@@ -191,13 +204,13 @@ class Binder:
         if isinstance(found, Parameter):
             return found, ANY
         if found.role is Role.TIME:
-            self.fail(f"'{self.said(node)}' is the time: {_TIME_USES}", node)
+            raise self.wrong(f"'{self.said(node)}' is the time: {_TIME_USES}", node)
         return Column(found.column), kind_of(found.type)
 
     def _arithmetic(self, op: str, node: exp.Expr) -> Expression:
         left, right = self.number(node.this), self.number(node.expression)
         if op == "/" and isinstance(right, Constant) and right.value == 0:
-            self.fail("division by zero", node)
+            raise self.wrong("division by zero", node)
         return Arithmetic(op, left, right)
 
     def _power(self, base: exp.Expr, exponent: exp.Expr) -> Expression:
@@ -206,7 +219,7 @@ class Binder:
             power = Constant(int(power.value))
         whole = isinstance(power, Constant) and isinstance(power.value, int) and power.value >= 0
         if not whole and not isinstance(power, Parameter):
-            self.fail(
+            raise self.wrong(
                 f"expected a whole number, 0 or more, as exponent, got '{self.said(exponent)}'; a root is sqrt(x), "
                 "a reciprocal 1 / x",
                 exponent,
@@ -222,20 +235,20 @@ class Binder:
         if is_aggregate(node):
             return self.aggregate(node)
         if name not in FUNCTIONS or name == "distance2":
-            self.fail(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
+            raise self.wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
         self._arity(node, FUNCTIONS[name])
         return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:
-            self.fail(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
+            raise self.wrong(f"{node.this} takes {expected} argument(s), got {len(node.expressions)}", node)
 
     def aggregate(self, node: exp.Anonymous) -> tuple[Expression, str]:
         """A call of an aggregate, where there are none."""
         if node.this == "count":
-            self.fail(_COUNT, node)
-        hint = {"WHERE": "; filter aggregates with HAVING"}.get(self.clause, "")
-        self.fail(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+            raise self.wrong(_COUNT, node)
+        hint = _INSTEAD.get(self.clause, "")
+        raise self.wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
 
 
 def _any_of(predicates: list[Expression]) -> Expression:

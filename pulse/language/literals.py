@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-import re
 
 from sqlglot import exp
 
 from pulse.core.bounds import ErrorBound
 from pulse.core.errors import PulseError
 from pulse.core.expression import Parameter
-from pulse.core.time import parse_duration, to_microseconds
-from pulse.language.errors import fail
+from pulse.core.time import parse_duration, parse_instant
+from pulse.language.errors import wrong
 from pulse.plan.nodes import Duration
-
-_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
-_FORMS = (
-    "write it as '2013-10-07', '2013-10-07 10:00' or '2013-10-07T10:00:00.5+02:00'; without a zone it is UTC"
-)
 
 
 def number(node: exp.Literal, text: str) -> float | int:
@@ -27,20 +20,18 @@ def number(node: exp.Literal, text: str) -> float | int:
     try:
         value = float(written)
     except ValueError:
-        fail(f"'{written}' is no number", text, node)
+        raise wrong(f"'{written}' is no number", text, node) from None
     if not math.isfinite(value):
-        fail(f"the number {written[:40]} is too large for floating point", text, node)
+        raise wrong(f"the number {written[:40]} is too large for floating point", text, node)
     return int(written) if written.isdigit() and value < 2**53 else value
 
 
 def instant(written: str, text: str, node: exp.Expr) -> int:
     """Microseconds since the epoch of a timestamp in ISO form."""
     try:
-        if _FINER.search(written):
-            raise ValueError("finer than a microsecond")
-        return int(to_microseconds(datetime.datetime.fromisoformat(written.strip()))[0])
-    except (ValueError, OverflowError, PulseError):
-        fail(f"cannot read '{written}' as a point in time; {_FORMS}", text, node)
+        return parse_instant(written)
+    except PulseError as e:
+        raise wrong(str(e), text, node) from None
 
 
 def duration(node: exp.Expr, text: str) -> Duration:
@@ -50,7 +41,7 @@ def duration(node: exp.Expr, text: str) -> Duration:
     try:
         return parse_duration(str(node.this))
     except PulseError as e:
-        fail(str(e), text, node)
+        raise wrong(str(e), text, node) from None
 
 
 def bound(node: exp.Expr, text: str) -> ErrorBound | Parameter:
@@ -60,4 +51,4 @@ def bound(node: exp.Expr, text: str) -> ErrorBound | Parameter:
     try:
         return ErrorBound.parse(str(node.this))
     except PulseError as e:
-        fail(str(e), text, node)
+        raise wrong(str(e), text, node) from None

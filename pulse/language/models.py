@@ -1,6 +1,7 @@
 """MODEL clauses: attributes as polynomials of the time since a segment's start, written as in the paper's Fig. 1.
 
-There ``A.vt`` is the column ``v`` times ``t`` and ``B.at2`` is ``a`` times the square of ``t``; ``A.v * t^2`` may be written as well.
+There ``A.vt`` is the column ``v`` times ``t`` and ``B.at2`` is ``a`` times the square of ``t``; ``A.v * t^2`` may be
+written as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from sqlglot import exp
 from pulse.core.columns import Columns
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed, Expression, Parameter
 from pulse.core.schema import Role
-from pulse.language.errors import fail, known
+from pulse.language.errors import known, wrong
 from pulse.language.expressions import NUMBER, Binder, kind_of
 from pulse.language.scope import Attribute, Scope
 from pulse.language.syntax import ModelRule
@@ -30,10 +31,12 @@ def bind_models(rules: list[ModelRule], scope: Scope, stored: Columns) -> tuple[
             scope.source(attribute.args["table"])
         found = scope.sources[0].find(attribute.name)
         if found is not None and found.role in (Role.KEY, Role.TIME):
-            fail(f"'{found.name}' is the {found.role} of the stream and cannot be modelled", scope.text, rule)
+            raise wrong(
+                f"'{found.name}' is the {found.role} of the stream and cannot be modelled", scope.text, rule
+            )
         name = found.name if found is not None else attribute.name
         if name.casefold() in {other.casefold() for other in made}:
-            fail(f"'{name}' is modelled twice", scope.text, rule)
+            raise wrong(f"'{name}' is modelled twice", scope.text, rule)
         made[name] = binder.number(rule.expression)
     return tuple(made.items())
 
@@ -42,10 +45,8 @@ class _RuleBinder(Binder):
     """Binds the right side of a rule: numeric attributes that are stored, and ``t``."""
 
     def column(self, node: exp.Column) -> tuple[Expression, str]:
-        if node.args.get("table") is not None:
-            source = self.scope.source(node.args["table"])
-        else:
-            source = self.scope.sources[0]
+        table = node.args.get("table")
+        source = self.scope.sources[0] if table is None else self.scope.source(table)
         found = source.find(node.name)
         if node.name.casefold() == "t" and (found is None or found.role is Role.TIME or not node.table):
             return Elapsed(), NUMBER
@@ -57,7 +58,7 @@ class _RuleBinder(Binder):
         factor = source.find(match[1]) if match else None
         if match is None or factor is None or factor.role is Role.TIME:
             names = [one.name for one in source.attributes if one.role is not Role.TIME]
-            self.fail(
+            raise self.wrong(
                 f"there is no column '{node.name}' to model with; {known(node.name, names)}. "
                 "A column times the elapsed seconds is written v * t, or vt for short, at2 with their square",
                 node,
@@ -69,7 +70,7 @@ class _RuleBinder(Binder):
 
     def _numeric(self, found: Attribute, node: exp.Column) -> Column:
         if found.role is Role.KEY or kind_of(found.type) != NUMBER:
-            self.fail(
+            raise self.wrong(
                 f"'{found.name}' is {'the key' if found.role is Role.KEY else f'a {kind_of(found.type)}'}: "
                 "a model is made of modelled and numeric attributes",
                 node,

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from pulse.core.expression import Column, Expression
 from pulse.core.schema import RESERVED, Role
-from pulse.language.errors import fail, source_text
-from pulse.language.expressions import TEXT, TRUTH, Binder, bare, is_aggregate
+from pulse.language.errors import source_text, wrong
+from pulse.language.expressions import TRUTH, Binder, bare, is_aggregate
 from pulse.language.keys import equal_keys
 from pulse.language.scope import Attribute, Scope
 from pulse.plan.nodes import Node
@@ -50,7 +50,9 @@ def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
         if attribute is not None and attribute.role is Role.TIME:
             wanted = item.alias if named else attribute.name
             if time and time != wanted:
-                fail(f"the time is selected twice, as '{time}' and '{wanted}'", binder.scope.text, item)
+                raise wrong(
+                    f"the time is selected twice, as '{time}' and '{wanted}'", binder.scope.text, item
+                )
             time = wanted
         elif _is_star(value):
             listed += _expanded(value, node, binder)
@@ -76,7 +78,7 @@ def _expanded(value: exp.Expr, node: Node, binder: Binder) -> list[Output]:
     scope = binder.scope
     sources = scope.sources if isinstance(value, exp.Star) else (scope.source(value.args["table"]),)
     if type(binder) is not Binder:
-        fail("* and aggregates do not go together; list the group's keys", scope.text, value)
+        raise wrong("* and aggregates do not go together; list the group's keys", scope.text, value)
     return [
         Output(one.name, Column(one.column), value, one.alias)
         for source in sources
@@ -88,9 +90,7 @@ def _expanded(value: exp.Expr, node: Node, binder: Binder) -> list[Output]:
 def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder: Binder) -> Output:
     bound, kind = binder.value(value)
     if kind == TRUTH and not isinstance(bound, Column):
-        binder.fail("a truth value cannot be selected; put the condition in where", item)
-    if kind == TEXT and not isinstance(bound, Column) and not isinstance(item, exp.Alias):
-        binder.fail("a text in the select list needs a name: 'a' as tag", item)
+        raise binder.wrong("a truth value cannot be selected; put the condition in where", item)
     if isinstance(item, exp.Alias):
         return Output(item.alias, bound, item, given=True)
     if attribute is not None:
@@ -112,19 +112,17 @@ def _unique(listed: list[Output], time: str, text: str) -> list[Output]:
     """Columns of several streams that share a name get their alias before it; other clashes are errors."""
     plain = [(one.name.casefold(), one.alias) for one in listed if one.alias]
     clashing = {name for name, alias in plain if any(name == n and alias != a for n, a in plain)}
-    taken = {time.casefold(): "the time"}
+    fixed = {one.name.casefold() for one in listed if one.given or one.alias}
+    taken = {time.casefold()}
     result: list[Output] = []
     for one in listed:
         name = f"{one.alias}_{one.name}" if one.alias and one.name.casefold() in clashing else one.name
         if not one.given and not one.alias:
-            name = _numbered(name, {*taken, *(other.name.casefold() for other in listed if other is not one)})
+            name = _numbered(name, taken | fixed)
         if name.casefold() in taken:
-            fail(
-                f"the name '{name}' stands for {taken[name.casefold()]} and for another column; name one with AS",
-                text,
-                one.node,
-            )
-        taken[name.casefold()] = "one column"
+            which = "the time is" if name.casefold() == time.casefold() else "another column is"
+            raise wrong(f"{which} called '{name}' already; name this one with AS", text, one.node)
+        taken.add(name.casefold())
         result.append(replace(one, name=name))
     return result
 
@@ -141,8 +139,8 @@ def _unlisted_keys(
     listed: list[Output], node: Node, select: exp.Select, scope: Scope, time: str
 ) -> list[Output]:
     labels = equal_keys(node)
-    shown = {labels[one.expression.name] for one in listed if _is_key(one.expression, labels)}
     named = {one.expression.name for one in listed if isinstance(one.expression, Column)}
+    shown = {labels[name] for name in named if name in labels}
     taken = {time.casefold(), *(one.name.casefold() for one in listed)}
     known = {one.column: one for source in scope.sources for one in source.attributes}
     added: list[Output] = []
@@ -159,10 +157,6 @@ def _unlisted_keys(
     return sorted(added, key=lambda one: one.hidden)
 
 
-def _is_key(expression: Expression, labels: object) -> bool:
-    return isinstance(expression, Column) and expression.name in labels  # type: ignore[operator]
-
-
 def _plain_time(node: Node, scope: Scope) -> str:
     return next(one.name for one in scope.sources[0].attributes if one.role is Role.TIME)
 
@@ -177,7 +171,9 @@ def check_names(outputs: Outputs, modelled: tuple[str, ...], text: str) -> None:
     }
     for one in outputs.columns:
         if one.name.casefold() in (clash := {**taken, **companions}):
-            fail(f"{clash[one.name.casefold()]}; give this one another name with AS", text, one.node)
+            raise wrong(f"{clash[one.name.casefold()]}; give this one another name with AS", text, one.node)
     if outputs.time.casefold() in {**taken, **companions}:
         node = outputs.columns[0].node if outputs.columns else exp.Star()
-        fail(f"the time cannot be called '{outputs.time}'; select it with AS and another name", text, node)
+        raise wrong(
+            f"the time cannot be called '{outputs.time}'; select it with AS and another name", text, node
+        )

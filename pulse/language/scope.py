@@ -11,7 +11,7 @@ from sqlglot import exp
 from pulse.core.columns import Columns
 from pulse.core.expression import Parameter
 from pulse.core.schema import Role
-from pulse.language.errors import fail, known
+from pulse.language.errors import known, wrong
 from pulse.plan.nodes import Duration, Node
 
 
@@ -96,7 +96,7 @@ class Scope:
             self._unknown(node)
         if len(found) > 1 and not self._one(found):
             which = " or ".join(f"{one.alias}.{one.name}" for one in found)
-            fail(f"'{name}' is ambiguous; write {which}", self.text, node)
+            raise wrong(f"'{name}' is ambiguous; write {which}", self.text, node)
         return found[0]
 
     def _one(self, found: list[Attribute]) -> bool:
@@ -112,7 +112,7 @@ class Scope:
         for source in self.sources:
             if source.alias.casefold() == folded:
                 return source
-        fail(
+        raise wrong(
             f"there is no stream or alias '{alias.name}' in this FROM; {known(alias.name, (s.alias for s in self.sources))}",
             self.text,
             alias,
@@ -123,12 +123,14 @@ class Scope:
         found = source.find(node.name)
         if found is None:
             names = [one.name for one in source.attributes]
-            fail(f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", self.text, node)
+            raise wrong(
+                f"'{source.alias}' has no column '{node.name}'; {known(node.name, names)}", self.text, node
+            )
         return found
 
     def _unknown(self, node: exp.Column) -> None:
         names = dict.fromkeys(one.name for source in self.sources for one in source.attributes)
-        fail(
+        raise wrong(
             f"there is no column '{node.name}'; {known(node.name, names)}. "
             f"A parameter is written :{node.name} and its value given as a keyword ({node.name}=…)",
             self.text,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
-from pulse.language.errors import fail, known
+from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
 from pulse.language.literals import duration
 from pulse.language.models import bind_models
@@ -27,7 +27,7 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
     for source in (select.args["from_"].this, *(join.this for join in joins)):
         bound = _source(source, context, subquery, len(sources))
         if bound.alias.casefold() in {other.alias.casefold() for other in sources}:
-            fail(
+            raise wrong(
                 f"'{bound.alias}' stands twice in this FROM; give each an alias of its own: {bound.alias} as {bound.alias}2",
                 context.text,
                 source,
@@ -65,7 +65,7 @@ def _source(source: Source, context: Context, subquery: Subquery, place: int) ->
     else:
         bound = subquery(this, context, alias)
     if rules:
-        fail(
+        raise wrong(
             "MODEL stands behind a stream; the attributes of a query are modelled already",
             context.text,
             rules[0],
@@ -81,7 +81,7 @@ def _scan(source: Source, context: Context, alias_node: exp.Expr | None) -> Boun
         alike = [other for other in streams if other.casefold() == name.casefold()]
         found = alike[0] if len(alike) == 1 else None
     if found is None:
-        fail(
+        raise wrong(
             f"there is no stream '{name}'; {known(name, streams)}. Bind it with --stream {name}=DIR or streams={{'{name}': …}}",
             context.text,
             source.this,
@@ -131,7 +131,7 @@ def _check_reach(on: list[Expression], scope: Scope, reach: int, condition: exp.
     later = {one.column: source.alias for source in scope.sources[reach:] for one in source.attributes}
     for name in sorted(set().union(*(columns_of(one) for one in on))):
         if name in later:
-            fail(
+            raise wrong(
                 f"'{later[name]}' is joined only after this ON; move the condition to its own ON or to WHERE",
                 scope.text,
                 condition,
@@ -162,7 +162,7 @@ def shared_window(select: exp.Select, scope: Scope) -> tuple[Duration, Duration]
     windows = list(dict.fromkeys(source.window for source in scope.sources if source.window is not None))
     if len(windows) > 1:
         node = select.args["joins"][-1]
-        fail(
+        raise wrong(
             "the windows of this FROM differ, so the aggregate has none; put the join in a subquery with a window of its own: "
             "from (select … from … join …)[size … advance …] as name",
             scope.text,

@@ -5,40 +5,48 @@ All else are sqlglot's own nodes. Every node carries in its ``meta`` where it st
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot import exp
 
 
 class StreamWindow(exp.Expression):
     """``[size 10 advance 2]``; sizes are :class:`Amount` or placeholders."""
 
-    arg_types = {"size": True, "advance": False}
+    arg_types: ClassVar[dict[str, bool]] = {"size": True, "advance": False}
 
 
 class Amount(exp.Expression):
     """A duration or an error bound, as written: ``5 min``, ``0.05% or 0.001``."""
 
-    arg_types = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class Source(exp.Expression):
     """What stands in FROM: a stream's name or a query, with alias, window and MODEL rules."""
 
-    arg_types = {"this": True, "alias": False, "window": False, "models": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "window": False, "models": False}
 
 
 class ModelRule(exp.Expression):
     """``A.x = A.x + A.vt``: the attribute, and its value as a function of time."""
 
-    arg_types = {"this": True, "expression": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
 class ErrorWithin(exp.Expression):
     """One bound of ERROR WITHIN: an :class:`Amount` or placeholder, and the attributes, none for all."""
 
-    arg_types = {"this": True, "expressions": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
 class Statement(exp.Expression):
     """A whole query: ``this`` is a Select or Union, ``with_`` the named queries before it, the rest the clauses after it."""
 
-    arg_types = {"this": True, "with_": False, "errors": False, "every": False, "possible": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "with_": False,
+        "errors": False,
+        "every": False,
+        "possible": False,
+    }

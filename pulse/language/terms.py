@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType, exp
 
 from pulse.language.cursor import Cursor
 from pulse.language.errors import span
@@ -220,9 +219,9 @@ class Terms(Cursor):
     def parameter(self) -> exp.Placeholder:
         """``:name``."""
         start = self._start()
-        self.expect(TokenType.COLON, ":", "before a parameter")
+        colon = self.expect(TokenType.COLON, ":", "before a parameter")
         token = self._curr
-        if token.token_type != TokenType.VAR or not token.text.isidentifier():
+        if token.token_type != TokenType.VAR or not token.text.isidentifier() or token.start > colon.end + 1:
             raise self.error(f"expected a parameter's name after ':', got {self.here()}")
         self._advance()
         return self.since(exp.Placeholder(this=token.text), start)
