@@ -661,3 +661,133 @@ def near_pairs(left: list[Any], right: list[Any], reach: Fraction, late: Fractio
         for j, b in enumerate(right)
         if any(near(p, q) for p in a for q in b)
     ]
+
+
+def window_values(
+    rows: list[tuple[Fraction, Fraction, Any]], closing: Fraction, size: Fraction, steps: int = 16
+) -> list[float] | None:
+    """Values at midpoints of `[closing - size, closing)` of rows `(begin, end, value at an instant)`; None over a hole."""
+    rows = [row for row in rows if row[0] < row[1]]
+    at = closing - size
+    for begin, end, _ in rows:
+        if begin <= at + Fraction(1, 100) and end > at:
+            at = end
+    if at < closing:
+        return None
+    values = []
+    for i in range(steps):
+        t = closing - size + size * Fraction(2 * i + 1, 2 * steps)
+        values.append([value(t) for begin, _, value in rows if begin <= t + Fraction(1, 100)][-1])
+    return values
+
+
+# --- relations: rows of a key at an instant, truths within their bounds, and expressions on them (semantics 3) ---
+
+
+def row_span(relation: Any, row: int) -> tuple[Fraction, Fraction]:
+    """Begin and end of a row, exact microseconds since the epoch."""
+    return instant(relation.ref[row], relation.lo[row]), instant(relation.ref[row], relation.hi[row])
+
+
+def rows_at(relation: Any, group: int, at: Fraction) -> list[int]:
+    """The rows of a group that cover an instant, points before ranges."""
+    found = []
+    for row in range(int(relation.offsets[group]), int(relation.offsets[group + 1])):
+        begin, end = row_span(relation, row)
+        if begin <= at < end or begin == at == end:
+            found.append(row)
+    return found
+
+
+def truth_at(relation: Any, name: str, row: int, at: Fraction, share: Fraction) -> Fraction:
+    """A value that the truth may have: the model's plus a share (-1 … 1) of its bound."""
+    model = piece_value(relation.ref[row], relation.models[name][row], at)
+    return model + share * Fraction(float(relation.err[name][row]))
+
+
+def instants_of(relation: Any, row: int) -> list[Fraction]:
+    """Instants inside a row that are no root of anything with small whole numbers in it; of a point, its own."""
+    begin, end = row_span(relation, row)
+    return sorted({begin + (end - begin) * Fraction(j, 7919) for j in (11, 2711, 5003, 7907)})
+
+
+def expression_value(expression: Any, values: dict[str, Any]) -> Any:
+    """An expression of :mod:`pulse.core.expression` over values by column name: fractions where it can, floats where not.
+
+    None is null: what is computed from it is null, what is compared with it is false in either direction (None, too).
+    """
+    kind = type(expression).__name__
+    if kind == "Column":
+        return values[expression.name]
+    if kind == "Constant":
+        value = expression.value
+        return Fraction(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if kind == "Instant":
+        return Fraction(expression.microseconds)
+    if kind == "Elapsed":
+        return values["elapsed"]
+    parts = [expression_value(part, values) for part in expression.parts]
+    if kind == "And":
+        return False if False in parts else None if None in parts else True
+    if kind == "Or":
+        return True if True in parts else None if None in parts else False
+    if any(part is None for part in parts):
+        return None
+    if kind == "Not":
+        return not parts[0]
+    if kind == "Negative":
+        return -parts[0]
+    if kind == "Comparison":
+        a, b = parts
+        holds = {"<": a < b, "<=": a <= b, "=": a == b, "!=": a != b, ">=": a >= b, ">": a > b}
+        return holds[expression.relation]
+    if kind == "Arithmetic":
+        a, b = parts
+        if expression.op == "^":
+            return a ** int(b)
+        return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[expression.op]()
+    if expression.name == "distance2":
+        return (parts[0] - parts[2]) ** 2 + (parts[1] - parts[3]) ** 2
+    if expression.name == "distance":
+        return math.sqrt((parts[0] - parts[2]) ** 2 + (parts[1] - parts[3]) ** 2)
+    if expression.name == "abs":
+        return abs(parts[0])
+    if expression.name == "sqrt":
+        return math.sqrt(max(parts[0], 0))
+    return getattr(math, expression.name)(parts[0])
+
+
+# --- samples at regular instants: exact in fractions ---
+
+
+def held_by(pieces: list[tuple[Fraction, Fraction]], t: int) -> int:
+    """The piece `(begin, end)` (exact microseconds) that holds instant `t`: a point at it, else the range, else -1."""
+    points = [i for i, (begin, end) in enumerate(pieces) if begin == end == t]
+    ranges = [i for i, (begin, end) in enumerate(pieces) if begin <= t < end]
+    return (points + ranges + [-1])[0]
+
+
+def regular_samples(pieces: list[tuple[Fraction, Fraction]], every: int) -> dict[int, int]:
+    """Instants that are multiples of `every` since the epoch and held by a piece, with that piece."""
+    found = {}
+    if pieces:
+        t = math.ceil(pieces[0][0] / every) * every
+        while t <= pieces[-1][1]:
+            if held_by(pieces, t) >= 0:
+                found[t] = held_by(pieces, t)
+            t += every
+    return found
+
+
+def comparison_code(d: Fraction, e: Fraction, relation: str) -> int:
+    """Certainty code of `D R 0` when the truth of D is anywhere in `[d - e, d + e]` (semantics 3.9)."""
+    low, high = d - e, d + e
+    holds = {
+        "<": (high < 0, d < 0, low < 0),
+        "<=": (high <= 0, d <= 0, low <= 0),
+        "=": (low == high == 0, d == 0, low <= 0 <= high),
+        "!=": (low > 0 or high < 0, d != 0, not low == high == 0),
+        ">=": (low >= 0, d >= 0, high >= 0),
+        ">": (low > 0, d > 0, high > 0),
+    }[relation]
+    return 3 if holds[0] else 2 if holds[1] else 1 if holds[2] else 0

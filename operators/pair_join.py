@@ -1,0 +1,231 @@
+"""Pair join: a join of groups by a condition other than equal keys, above all of those that come near each other.
+
+1. Segments. As :mod:`~pulse.operators.join`, of fewer pairs and fewer rows. Where a predicate above bounds the distance of two
+   positions, groups whose boxes never come within reach at a common instant are not paired (``kernels.near``). Of a pair,
+   with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only those rows are given in which
+   ``q <= (reach + e)^2`` somewhere: in no other can the predicate hold, not even possibly. Where it bounds the average over a
+   window of size ``w``, some instant of the window must be within ``reach + e``; given is what lies within ``w`` of such
+   instants, so that those windows are complete, and windows that are not could not satisfy it.
+2. Error. As a join: what is given is unchanged. ``e = hypot(ex1 + ex2, ey1 + ey2)``.
+3. Inversion. As a join: passed on. What was pruned caused nothing.
+4. Revision. As a join, of the pairs that come near before or after it.
+5. Accents. As a join; the positions count among its columns J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.columns import Columns
+from pulse.core.expression import TRUE, Expression
+from pulse.kernels.align import Cells, Pieces, coefficients_at
+from pulse.kernels.around import around
+from pulse.kernels.extrema import bounds
+from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
+from pulse.kernels.near import Tracks, near_pairs
+from pulse.kernels.polynomial import add, multiply, subtract
+from pulse.kernels.signs import LE, sign_ranges
+from pulse.kernels.status import NOT_FINITE, ZERO_POLYNOMIAL
+from pulse.operators.join import all_pairs, common_cells, joined, matching_pairs, named, split_condition
+from pulse.operators.relation import Relation
+
+_ROWS = 1 << 18  # rows that are joined at once before they are pruned
+_ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
+_FARTHEST = 1e300  # boxes are cut off there, which brings none apart
+_GRACE = 1e-6  # seconds around a window, so that no rounding of an instant makes it incomplete
+
+
+class Nearness(NamedTuple):
+    """Positions within ``reach`` of each other: at the instant, or on average over ``window`` microseconds.
+
+    ``left`` and ``right`` are the columns (x, y) of each side. ``slack`` is added to the reach where what is compared is not
+    the distance itself but an approximation of it: twice the bound of that approximation's error.
+    """
+
+    left: tuple[str, str]
+    right: tuple[str, str]
+    reach: float
+    window: int = 0
+    slack: float = 0.0
+
+
+@dataclass(frozen=True)
+class PairJoin:
+    """``columns`` are the plan node's, as a join's; of ``condition`` only what keys decide is seen to here."""
+
+    near: Nearness | None
+    condition: Expression
+    columns: Columns
+
+    def pairs(self, left: Relation, right: Relation) -> IntArray:
+        """The pairs of groups ``(P, 2)`` that may satisfy the condition and come near, ascending."""
+        left, right = named(left, right, self.columns)
+        keys, _ = split_condition(self.condition, left.columns, right.columns)
+        if self.near is None:
+            pairs = all_pairs(left, right)
+        elif self.near.reach + self.near.slack < 0.0:
+            pairs = np.empty((0, 2), np.int64)
+        else:
+            own = tracks(left, self.near.left)
+            same = _same_positions(left, right, self.near)
+            others = None if same else tracks(right, self.near.right)
+            pairs = near_pairs(own, others, self.near.reach + self.near.slack)
+        return pairs if keys == TRUE else matching_pairs(left, right, pairs, keys)
+
+    def segments(self, left: Relation, right: Relation, pairs: IntArray | None = None) -> Relation:
+        """The joined rows of ``pairs`` (without them: of :meth:`pairs`) that can matter to the predicate on the distance."""
+        left, right = named(left, right, self.columns)
+        if pairs is None:
+            pairs = self.pairs(left, right)
+        if self.near is None:
+            return joined(left, right, pairs, common_cells(left, right, pairs), self.columns)
+        parts = [
+            _relevant(left, right, common_cells(left, right, chunk), self.near)
+            for chunk in _chunks(left, right, pairs)
+        ]
+        return joined(left, right, pairs, _concatenated(parts), self.columns)
+
+
+def tracks(relation: Relation, position: tuple[str, str]) -> Tracks:
+    """The relation's pieces with the boxes of their positions, grown by the bound of the distance's error."""
+    boxes = position_boxes(relation, position)
+    return Tracks(relation.ref, relation.lo, relation.hi, relation.offsets, boxes)
+
+
+def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
+    """``(x0, x1, y0, y1)`` of each row: all positions on it, grown on every side by ``hypot(ex, ey)`` and by rounding.
+
+    Both errors on either axis, because a distance's error is bounded by the hypotenuse, whatever its direction.
+    """
+    grow = np.hypot(*(relation.err[name] for name in position))
+    box = np.empty((len(relation), 4))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for a, name in enumerate(position):
+            c = relation.models[name]
+            low, high, _ = bounds(c, relation.lo, relation.hi)
+            room = grow + _ROUNDING * _magnitude(c, relation.lo, relation.hi)
+            box[:, 2 * a], box[:, 2 * a + 1] = low - room, high + room
+    # What is not finite could be anywhere.
+    unknown = np.isnan(box)
+    box[unknown] = np.broadcast_to((-np.inf, np.inf) * 2, box.shape)[unknown]
+    return box.clip(-_FARTHEST, _FARTHEST)
+
+
+def near_times(
+    left: Relation, right: Relation, pairs: IntArray, near: Nearness
+) -> tuple[Cells, IntervalSets]:
+    """The cells of each pair, and in each cell the times at which its positions are within ``reach + e``."""
+    cells = common_cells(left, right, pairs)
+    q, limit = _squared(left, right, cells, near)
+    return cells, _times_within(q, limit, cells, _comes_within(q, limit, cells))
+
+
+def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:
+    """Whether both sides are one relation under two names: then a pair is near as often as its reverse."""
+    return (
+        left.ref is right.ref
+        and left.offsets is right.offsets
+        and all(
+            left.models[a] is right.models[b] and left.err[a] is right.err[b]
+            for a, b in zip(near.left, near.right, strict=True)
+        )
+    )
+
+
+def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
+    """The pairs in stretches of a bounded number of rows; one stretch, of none, without pairs."""
+    sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
+    chunk = np.cumsum(sizes) // _ROWS
+    cuts = np.flatnonzero(np.diff(chunk)) + 1
+    yield from np.split(pairs, cuts)
+
+
+def _concatenated(parts: list[Cells]) -> Cells:
+    counts = np.concatenate([np.diff(part.offsets) for part in parts])
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    ref, lo, hi, index = (
+        np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Cells(offsets, ref, lo, hi, index)
+
+
+def _relevant(left: Relation, right: Relation, cells: Cells, near: Nearness) -> Cells:
+    """The cells, whole or in part, that a predicate on the distance may depend on."""
+    q, limit = _squared(left, right, cells, near)
+    within = _comes_within(q, limit, cells)
+    if near.window == 0:
+        rows = np.flatnonzero(within)
+        lo, hi = cells.lo[rows], cells.hi[rows]
+    else:
+        times = _times_within(q, limit, cells, within)
+        pieces = Pieces(cells.ref, cells.lo, cells.hi)
+        rows, ranges = around(
+            pieces, cells.offsets, (times.offsets, times.bounds), near.window / 1e6 + _GRACE
+        )
+        lo, hi = ranges[:, 0], ranges[:, 1]
+    offsets = np.searchsorted(rows, cells.offsets)
+    return Cells(
+        offsets, cells.ref[rows], np.ascontiguousarray(lo), np.ascontiguousarray(hi), cells.index[rows]
+    )
+
+
+def _squared(left: Relation, right: Relation, cells: Cells, near: Nearness) -> tuple[FloatArray, FloatArray]:
+    """``q`` of each cell, and ``(reach + e)^2`` with what rounding may have taken from ``q``."""
+    squares, errors = [], []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for a, b in zip(near.left, near.right, strict=True):
+            d = subtract(
+                coefficients_at(cells, 0, left.ref, left.models[a]),
+                coefficients_at(cells, 1, right.ref, right.models[b]),
+            )
+            squares.append(multiply(d, d))
+            errors.append(left.err[a][cells.index[:, 0]] + right.err[b][cells.index[:, 1]])
+        q = add(*squares)
+        reach = near.reach + near.slack + np.hypot(*errors)
+        limit = reach * reach * (1.0 + _ROUNDING) + _ROUNDING * _magnitude(q, cells.lo, cells.hi)
+    return q, limit
+
+
+def _comes_within(q: FloatArray, limit: FloatArray, cells: Cells) -> BoolArray:
+    """Whether ``q <= limit`` somewhere in the cell. What is not finite counts as near."""
+    least, _, _ = bounds(q, cells.lo, cells.hi)
+    near: BoolArray = ~(least > limit)
+    return near
+
+
+def _times_within(q: FloatArray, limit: FloatArray, cells: Cells, within: BoolArray) -> IntervalSets:
+    """When ``q <= limit``, for the cells that come ``within``; points whole, as what cannot be solved."""
+    rows = np.flatnonzero(within)
+    lo, hi = cells.lo[rows], cells.hi[rows]
+    difference = q[rows]
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference[:, 0] -= limit[rows]
+    sets, status = sign_ranges(difference, lo, hi, LE)
+    counts = np.diff(sets.offsets)
+    whole = (status == NOT_FINITE) | (status == ZERO_POLYNOMIAL) | (counts == 0)
+    counts = np.where(whole, 1, counts)
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    ranges, ends = np.empty((offsets[-1], 2)), np.full(offsets[-1], LOWER, np.uint8)
+    at = offsets[:-1][whole]
+    ranges[at, 0], ranges[at, 1] = lo[whole], hi[whole]
+    ends[at[lo[whole] == hi[whole]]] = LOWER | UPPER
+    solved = np.repeat(~whole, counts)
+    kept = np.repeat(~whole, np.diff(sets.offsets))
+    ranges[solved], ends[solved] = sets.bounds[kept], sets.ends[kept]
+    of_cell = np.zeros(len(within), np.int64)
+    of_cell[rows] = counts
+    return IntervalSets(np.concatenate(([0], np.cumsum(of_cell))), ranges, ends)
+
+
+def _magnitude(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
+    """``sum(|c_j| T^j)`` with ``T`` the farther end: what the rounding of values on the range is proportional to."""
+    t = np.maximum(np.abs(lo), np.abs(hi))
+    total = np.abs(c[:, -1])
+    for j in range(c.shape[1] - 2, -1, -1):
+        total = total * t + np.abs(c[:, j])
+    return total
