@@ -16,13 +16,15 @@ from pulse.core.expression import (
     Constant,
     Elapsed,
     Expression,
+    Function,
     Instant,
+    Parameter,
     columns_of,
     renamed,
     walk,
 )
 from pulse.core.schema import Role
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window, scans
 from pulse.plan.notation import formula, signed_sum, subscript
 from pulse.plan.show import duration
 from pulse.plan.symbolic import Symbolic, symbolic
@@ -83,6 +85,10 @@ def _comparison(e: Comparison, node: Node, degrees: Degrees) -> Iterator[str]:
     if not zero:
         yield f"{formula(difference)} {e.relation} 0"
     models = {name: _model(node, name, degrees) for name in sorted(columns_of(e))}
+    if isinstance(e.left, Function) and e.left.name == "distance" and isinstance(e.right, Parameter):
+        square = Arithmetic("^", e.right, Constant(2))
+        difference = Arithmetic("-", Function("distance2", e.left.arguments), square)
+        yield f"{formula(difference)} {e.relation} 0, if {e.right} >= 0"
     substituted = renamed(difference, models)
     if substituted != difference:
         yield f"{formula(substituted)} {e.relation} 0"
@@ -142,18 +148,28 @@ def _model(node: Node, name: str, degrees: Degrees) -> Expression:
                     if isinstance(expression, Column) and expression.name == name:
                         break
                     inner = {one: _model(node.input, one, degrees) for one in columns_of(expression)}
-                    return renamed(expression, inner)
+                    made = renamed(expression, inner)
+                    return _Generic(name) if isinstance(made, _Generic) else made
             return _model(node.input, name, degrees)
         case Filter() | Exchange():
             return _model(node.input, name, degrees)
         case Join():
-            for one in node.inputs:
-                if name in (*one.columns.names, one.columns.time):
-                    return _model(one, name, degrees)
+            return _of_side(node, name, degrees)
         case Union():
             return _Generic(name) if node.columns.role(name) is Role.MODELLED else Column(name)
         case Window() | Across():
             return _Generic(name) if name == node.output else Column(name)
+    return Column(name)
+
+
+def _of_side(node: Join, name: str, degrees: Degrees) -> Expression:
+    """As the side says that has the column; by its own name if what lies below is called the same on both sides."""
+    left, right = ({scan.alias for scan in scans(one)} for one in node.inputs)
+    for one in node.inputs:
+        if name in (*one.columns.names, one.columns.time):
+            made = _model(one, name, degrees)
+            ambiguous = bool(left & right) and not isinstance(made, _Generic) and name in one.columns.modelled
+            return _Generic(name) if ambiguous else made
     return Column(name)
 
 

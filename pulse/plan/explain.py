@@ -71,13 +71,14 @@ def _fragments(plan: Node) -> Iterator[str]:
     parts = fragments(plan)
     number = {fragment.root: i for i, fragment in enumerate(parts, 1)}
     for fragment in parts:
-        yield f"{number[fragment.root]}: {_source(fragment, number)}"
+        alone = "; no exchange" if len(parts) == 1 else ""
+        yield f"{number[fragment.root]}: {_source(fragment, number)}{alone}"
         yield from _tree(fragment.root, number, "  ")
 
 
 def _source(fragment: Fragment, number: dict[Node, int]) -> str:
     if fragment.stream is not None:
-        return f"reads {fragment.stream}; no exchange"
+        return f"reads {fragment.stream}"
     shuffled = "; ".join(f"{number[one.input]} {exchange(one)}" for one in fragment.exchanges)
     return f"takes what is shuffled: {shuffled}"
 

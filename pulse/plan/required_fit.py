@@ -66,6 +66,35 @@ def required_fit(query: Query, bound: Mapping[str, float]) -> dict[tuple[str, st
     return found
 
 
+def advice(query: Query, attribute: str, achieved: float, asked: float) -> str:
+    """What to fit anew, in words, so that an output attribute keeps a bound that the stored models are too loose for.
+
+    >>> from pulse.core.columns import Columns
+    >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
+    >>> advice(Query(average, ("a",)), "a", 0.5, 0.01)
+    'fit S with --error x=0.01 or --drift x=0.05'
+    """
+    fits = required_fit(query, {attribute: asked})
+    if not fits or UNKNOWN in fits.values():
+        names = ", ".join(f"{stream}.{name}" for stream, name in fits) or "its streams"
+        share = f"{asked / achieved:.2g} times theirs" if achieved > 0 else "none"
+        return f"fit {names} with tighter bounds: about {share}, where the output follows its inputs in proportion"
+    streams = dict.fromkeys(stream for stream, _ in fits)
+    return "; ".join(f"fit {stream} with {_options(stream, fits)}" for stream in streams)
+
+
+def _options(stream: str, fits: Mapping[tuple[str, str], Fit]) -> str:
+    """The options of ``pulse fit``, either of which suffices: ``--error x=1,y=1 or --drift 5``."""
+    own = {name: fit for (one, name), fit in fits.items() if one == stream}
+    options = []
+    for option in ("error", "drift"):
+        bounds = {name: getattr(fit, option) for name, fit in own.items()}
+        if None not in bounds.values():
+            each = [f"{name}={most:.6g}" for name, most in bounds.items()]
+            options.append(f"--{option} {','.join(each)}")
+    return " or ".join(options)
+
+
 def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fit]]:
     """The fits of stored attributes that give the column ``name`` of a node the one asked for.
 
