@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,15 +14,22 @@ from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
 from pulse.plan.nodes import Duration, Node
 
+MAX_SOURCES = 256
+"""Streams and subqueries in one query, those of named queries counted at each use."""
+
 
 @dataclass(frozen=True)
 class Context:
-    """What a query may refer to: its own text, the streams, the parameters, and the queries named by WITH so far."""
+    """What a query may refer to: its own text, the streams, the parameters, and the queries named by WITH so far.
+
+    ``budget`` runs out after as many streams as a query may read: names of queries that join each other double at every step.
+    """
 
     text: str
     streams: Mapping[str, Columns]
     parameters: Container[str]
     named: Mapping[str, Named] = field(default_factory=dict)
+    budget: Iterator[int] = field(default_factory=lambda: iter(range(MAX_SOURCES)))
 
 
 @dataclass(frozen=True)

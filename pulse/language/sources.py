@@ -12,7 +12,7 @@ from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
 from pulse.language.literals import duration
 from pulse.language.models import bind_models
-from pulse.language.scope import Attribute, Bound, Context, Scope, attributes_of
+from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
 from pulse.language.syntax import Source, StreamWindow
 from pulse.plan.nodes import Duration, Filter, Join, Node, Scan
 
@@ -51,6 +51,8 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
 
 
 def _source(source: Source, context: Context, subquery: Subquery, place: int) -> Bound:
+    if next(context.budget, None) is None:
+        raise wrong(f"the query reads more than {MAX_SOURCES} streams and subqueries", context.text, source)
     alias_node, window_node = source.args.get("alias"), source.args.get("window")
     window = None if window_node is None else _window(window_node, context.text)
     this = source.this

@@ -92,3 +92,10 @@ def test_a_chain_as_long_as_allowed_is_bound() -> None:
 
     text = f"select {' + '.join(['price'] * MAX_CHAIN)} as p from S"
     assert str(parse(text, STREAMS).plan.outputs[0][1]).count("price") == MAX_CHAIN  # type: ignore[attr-defined]
+
+
+def test_queries_that_double_at_every_step_are_refused() -> None:
+    steps = [f"q{i} as (select a.x from q{i - 1} as a join q{i - 1} as b)" for i in range(1, 40)]
+    text = f"with q0 as (select x from A), {', '.join(steps)} select * from q39"
+    with pytest.raises(LanguageError, match="more than 256 streams"):
+        parse(text, STREAMS)
