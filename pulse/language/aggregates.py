@@ -7,6 +7,7 @@ Each aggregate is computed on its own over one common input, and the results are
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -49,13 +50,13 @@ def bind_aggregates(
         )
     keys = _group_keys(select, scope)
     calls = _bound_calls(found, scope, node)
-    base, names = _arguments(node, calls, found, scope)
+    base, names = _arguments(node, calls)
     labels = equal_keys(node)
     whole = {labels[key] for key in keys} >= set(labels.values())
     if whole and window is None:
         _no_window(found[0], scope, node)
     parts = [_aggregated(base, names[call.argument], call, None if whole else keys, window) for call in calls]
-    return _joined(parts, calls), _Grouped(scope, calls, keys, labels, found)
+    return _joined(parts, calls), _Grouped(scope, calls, keys, labels)
 
 
 def _calls(select: exp.Select) -> list[exp.Anonymous]:
@@ -139,9 +140,7 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
     return value
 
 
-def _arguments(
-    node: Node, calls: list[Call], found: list[exp.Anonymous], scope: Scope
-) -> tuple[Node, dict[Expression, str]]:
+def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, str]]:
     """The input of all aggregates: the arc itself, or a projection of it that has the arguments as columns."""
     arguments = list(dict.fromkeys(call.argument for call in calls))
     if all(isinstance(one, Column) for one in arguments):
@@ -196,12 +195,7 @@ class _Grouped(Binder):
     """Binds what is written over aggregates: their results, and the keys of the group."""
 
     def __init__(
-        self,
-        scope: Scope,
-        calls: list[Call],
-        keys: tuple[str, ...],
-        labels: dict[str, object],
-        found: list[exp.Anonymous],
+        self, scope: Scope, calls: list[Call], keys: tuple[str, ...], labels: dict[str, Hashable]
     ) -> None:
         super().__init__(scope, "HAVING")
         self._calls = {(call.function, call.argument): call.output for call in calls}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 
 from pulse.language.clauses import Clauses, statements
 from pulse.language.cursor import Tokenizer
-from pulse.language.errors import LanguageError, from_token_error
+from pulse.language.errors import LanguageError, from_token_error, wrong
 from pulse.language.syntax import Statement
+
+MAX_NESTING = 150
+"""Operators within operators: binding takes three frames of Python's thousand for each."""
 
 
 class Pulse(Dialect):
@@ -36,4 +40,20 @@ def read(text: str) -> Statement:
         raise LanguageError("one query at a time; this begins a second", text, second.start, second.end + 1)
     tree = dialect.parser().parse(first, text)[0]
     assert isinstance(tree, Statement)
+    _check_depth(tree, text)
     return tree
+
+
+def _check_depth(tree: Statement, text: str) -> None:
+    """That no expression is nested deeper than recursion over it can go, whatever it is that nests."""
+    stack: list[tuple[exp.Expr, int]] = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_NESTING:
+            raise wrong(
+                f"this is nested in more than {MAX_NESTING} operators; put parts of it in a subquery",
+                text,
+                node,
+            )
+        below = 0 if isinstance(node, exp.Select) else depth + 1
+        stack.extend((one, below) for one in node.iter_expressions())

@@ -55,10 +55,10 @@ def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
                 )
             time = wanted
         elif _is_star(value):
-            listed += _expanded(value, node, binder)
+            listed += _expanded(value, binder)
         else:
             listed.append(_output(item, value, attribute, binder))
-    time = time or _plain_time(node, binder.scope)
+    time = time or _plain_time(binder.scope)
     listed = _unique(listed, time, binder.scope.text)
     return Outputs((*listed, *_unlisted_keys(listed, node, select, binder.scope, time)), time)
 
@@ -74,7 +74,7 @@ def _is_star(value: exp.Expr) -> bool:
     return isinstance(value, exp.Star) or (isinstance(value, exp.Column) and isinstance(value.this, exp.Star))
 
 
-def _expanded(value: exp.Expr, node: Node, binder: Binder) -> list[Output]:
+def _expanded(value: exp.Expr, binder: Binder) -> list[Output]:
     scope = binder.scope
     sources = scope.sources if isinstance(value, exp.Star) else (scope.source(value.args["table"]),)
     if type(binder) is not Binder:
@@ -157,7 +157,7 @@ def _unlisted_keys(
     return sorted(added, key=lambda one: one.hidden)
 
 
-def _plain_time(node: Node, scope: Scope) -> str:
+def _plain_time(scope: Scope) -> str:
     return next(one.name for one in scope.sources[0].attributes if one.role is Role.TIME)
 
 

@@ -67,11 +67,21 @@ def test_a_long_line_is_cut_around_the_place() -> None:
         f"select {'+'.join(['(price * (price'] * 900)}{'))' * 900} as p from S",
         f"{'select * from (' * 900}select price from S{') as q' * 900}",
         f"select price^{'(' * 900}2{')' * 900} from S",
+        f"select {'(' * 30}price{(' + price' * 100 + ')') * 30} as p from S",
     ],
-    ids=["parentheses", "functions", "sum", "product", "sums in parentheses", "subqueries", "exponents"],
+    ids=[
+        "parentheses",
+        "functions",
+        "sum",
+        "product",
+        "sums in parentheses",
+        "subqueries",
+        "exponents",
+        "long sums in parentheses",
+    ],
 )
 def test_what_is_too_deep_is_refused_in_words(text: str) -> None:
-    with pytest.raises(LanguageError, match=r"more than \d+ (parentheses|operands)"):
+    with pytest.raises(LanguageError, match=r"more than \d+ (parentheses|operands|operators)"):
         parse(text, STREAMS)
 
 
