@@ -92,6 +92,8 @@ def _compare_constant(values, err, constant, form, exchanged, codes, out):
 @step
 def _within(q, square, inner, outer, none_inside, strict):
     """Code of ``d < c`` (``strict``) or ``d <= c``, by squares; ``inner`` and ``outer`` are those of ``c - e`` and ``c + e``."""
+    if strict and square == 0.0:  # nothing is below zero
+        return 0
     if strict:
         certain = 0 if none_inside else (1 if q < inner else 0)
         return certain + (1 if q < square else 0) + (1 if q < outer else 0)

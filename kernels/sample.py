@@ -64,7 +64,7 @@ def _count(ref, lo, hi, offsets, every, longest, begin, count):
                 whole, rest = instant(ref[i], hi[i])
                 wait = first_closing(whole, rest, slack) - due
                 if wait > 0:
-                    n = max(np.int64(wait * share), 1)  # a division, but for rounding
+                    n = max(int(wait * share), 1)  # a division, but for rounding
                     while n * every < wait:
                         n += 1
                     while (n - 1) * every >= wait:
@@ -240,7 +240,7 @@ def _pieces(ref: Ints, lo: Array, hi: Array, offsets: Ints) -> tuple[Ints, Array
     n = len(ref)
     if lo.shape != (n,) or hi.shape != (n,):
         raise ValueError(f"lo, hi: expected shape ({n},), as ref, got {lo.shape} and {hi.shape}")
-    if n and not max(-lo.min(), lo.max(), -hi.min(), hi.max()) <= _FARTHEST:
+    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
         raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")

@@ -112,7 +112,10 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
         largest = max(largest, magnitude(c, p, k, far))
         slack = _slack(far)
         until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
-        at_cut = drift[p] + 1e-6 * slack * max(own, err[min(p + 1, stop - 1)])
+        near = max(
+            own, err[min(p + 1, stop - 1)]
+        )  # a cut may lie just behind the piece, by no more than the slack
+        at_cut = drift[p] + (1e-6 * slack * near if near <= LARGEST else 0.0)
         unmarked = codes[p] < _CERTAIN
         a = lo[p]
         is_cut = True
@@ -275,7 +278,7 @@ def window_average_every(
         raise ValueError(f"expected {n} of lo, hi, err, drift and certainty, as ref, and c of shape ({n}, k)")
     if c.shape[1] == 0:
         raise ValueError(f"coefficients: expected shape ({n}, k) with k >= 1, got {c.shape}")
-    if n and not max(-lo.min(), lo.max(), -hi.min(), hi.max()) <= _FARTHEST:
+    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
         raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")

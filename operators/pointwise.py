@@ -161,7 +161,7 @@ class _Predicates:
         x, ex, y, ey = self._arrays(x, ex, y, ey)
         return compare(x, ex, y, ey, relation, own)
 
-    def _arrays(self, *numbers: Any) -> list[FloatArray]:
+    def _arrays(self, *numbers: Any) -> Any:
         n = len(self._samples)
         return [np.full(n, x, np.float64) if np.ndim(x) == 0 else x for x in numbers]
 
