@@ -37,9 +37,11 @@ from pulse.core.expression import (
     Negative,
     Parameter,
 )
+from pulse.core.instants import split
 from pulse.core.schema import Role
 from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import add, combine, multiply, subtract
+from pulse.kernels.polynomial import add, multiply, subtract
+from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
 from pulse.operators.relation import Relation
 
@@ -47,6 +49,9 @@ Operand = float | str
 """A number, or the name of a model (possibly hidden) of the relation at work."""
 
 ELAPSED = "#elapsed"
+
+FAR = 1000.0  # lengths from the reference: what a product loses there is a millionth of what floats can tell
+_ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Relation:
@@ -121,6 +126,28 @@ class Evaluation:
         old = self.relation
         if len(rows) != len(old) or not (np.array_equal(ref, old.ref) and np.array_equal(lo, old.lo)):
             self.relation = old.take(rows, lo=lo, hi=hi, ref=ref)
+
+    def near(self) -> None:
+        """Write rows that lie far from their reference, for their length, about their own start.
+
+        A product about a far reference has terms that all but cancel. Ends that are whole microseconds but for the rounding of a
+        far offset become just that: beside a neighbour that was not moved no hole must show.
+        """
+        old = self.relation
+        reach = np.maximum(np.abs(old.lo), np.abs(old.hi))
+        far = (reach > FAR * (old.hi - old.lo)) & (reach > GRAIN * FAR)
+        if not far.any():
+            return
+        slack = GRAIN + _ULPS * reach
+        (start, lo), (end, rest) = split(old.ref, old.lo), split(old.ref, old.hi)
+        lo, rest = np.where(np.abs(lo) <= slack, 0.0, lo), np.where(np.abs(rest) <= slack, 0.0, rest)
+        hi = np.where(old.is_point, lo, (end - start) / MICROSECONDS + rest)
+        self.relation = old.take(
+            np.arange(len(old)),
+            ref=np.where(far, start, old.ref),
+            lo=np.where(far, lo, old.lo),
+            hi=np.where(far, hi, old.hi),
+        )
 
     def sizes(self, name: str) -> FloatArray:
         """Per row the largest absolute value of a model on the row's range."""
@@ -229,6 +256,7 @@ class Evaluation:
             return self.scaled(b, a)
         if isinstance(b, float):
             return self.scaled(a, b)
+        self.near()
         relation = self.relation
         ea, eb = relation.err[a], relation.err[b]
         err = np.zeros(len(relation))
@@ -247,10 +275,11 @@ class Evaluation:
             return float(base**n)
         if n == 0:
             return 1.0
-        c = power = self.relation.models[base]
-        e, err = self.relation.err[base], self.relation.err[base]
         if n == 1:
             return base
+        self.near()
+        c = power = self.relation.models[base]
+        e, err = self.relation.err[base], self.relation.err[base]
         for _ in range(int(n) - 1):
             c = multiply(c, power)
         if e.any():
@@ -289,10 +318,11 @@ class Evaluation:
             raise OperatorError(f"{self.operator}: there is no function '{name}'; there are {known}")
         return lifted.FUNCTIONS[name](self, self.as_model(arguments[0]), expression)
 
-    def squares(self, dx: str, dy: str) -> FloatArray:
-        """Coefficients of ``dx^2 + dy^2``."""
+    def squares(self, dx: str, dy: str) -> str:
+        """``dx^2 + dy^2`` of the models alone, without a bound: for those who bound the distance itself."""
+        self.near()
         x, y = self.relation.models[dx], self.relation.models[dy]
-        return combine(multiply(x, x), multiply(y, y), 1.0, 1.0)
+        return self.add(add(multiply(x, x), multiply(y, y)), np.zeros(len(self.relation)))
 
 
 def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:

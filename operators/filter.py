@@ -56,7 +56,7 @@ def cut(relation: Relation, truths: Truths) -> Relation:
         kept,
         models=models,
         err=err,
-        drift={} if holes.all() else drift,
+        drift=drift,
         certainty=np.minimum(kept.certainty, parts.certainty),
     )
 

@@ -97,10 +97,8 @@ def _root_error(low: FloatArray, err: FloatArray) -> FloatArray:
 
 def distance(work: Evaluation, dx: str, dy: str, expression: Expression) -> str:
     """``sqrt(dx^2 + dy^2)``."""
-    relation = work.relation
-    zeros = np.zeros(len(relation))
-    caused = np.hypot(relation.err[dx], relation.err[dy])
-    squares = work.add(work.squares(dx, dy), zeros)
+    squares = work.squares(dx, dy)
+    caused = np.hypot(work.relation.err[dx], work.relation.err[dy])
     largest = work.sizes(squares)
     c, approximation = _lifted(work, squares, "sqrt", caused, np.sqrt(largest), expression)
     return work.add(c, approximation + np.hypot(work.relation.err[dx], work.relation.err[dy]))

@@ -132,7 +132,7 @@ class _Atom:
         if isinstance(self._sides[0], (Constant, Instant)):
             self._sides, self._relation = self._sides[::-1], FLIPPED[self._relation]
         self._difference: str | float | None = None
-        self._distance: tuple[str, str] | None = None
+        self._distance: tuple[str, str, str] | None = None
         columns = work.relation.columns
         left, right = self._sides
         self._is_time = isinstance(left, Column) and columns.role(left.name) is Role.TIME
@@ -143,7 +143,8 @@ class _Atom:
             return
         if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
             x1, y1, x2, y2 = (work.operand(one) for one in left.arguments)
-            self._distance = work.as_model(work.sum(x1, x2, -1.0)), work.as_model(work.sum(y1, y2, -1.0))
+            dx, dy = work.as_model(work.sum(x1, x2, -1.0)), work.as_model(work.sum(y1, y2, -1.0))
+            self._distance = dx, dy, work.squares(dx, dy)
             return
         self._operands = work.operand(left), work.operand(right)
         self._difference = work.sum(*self._operands, -1.0)
@@ -194,9 +195,9 @@ class _Atom:
         certain = union(problem.sets("<", -e), problem.sets(">", e))
         return _nested(certain, model, problem.sets("!=", zero, always=~exact) if possible else None)
 
-    def _distances(self, dx: str, dy: str, possible: bool) -> Truths:
+    def _distances(self, dx: str, dy: str, squares: str, possible: bool) -> Truths:
         relation = self._work.relation
-        q = self._work.squares(dx, dy)
+        q = relation.models[squares]
         problem = _Problem(relation, q, NOISE * q.shape[1] * magnitudes(np.abs(q), relation.lo, relation.hi))
         left, right = self._sides
         assert isinstance(left, Function)
@@ -272,10 +273,10 @@ class _Atom:
             ">": pc.greater,
         }[self._relation]
         try:
-            if isinstance(right, pa.Scalar) and not _comparable(left.type, right.type):
+            if isinstance(right, pa.StringScalar) and pa.types.is_temporal(left.type):
                 right = right.cast(left.type)
-            elif not _comparable(left.type, right.type) and left.type != right.type:
-                raise pa.ArrowInvalid("different kinds")
+            if not _comparable(left.type, right.type) and left.type != right.type:
+                raise pa.ArrowTypeError("different kinds")
             holds = compare(left, right)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise OperandError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -174,3 +175,68 @@ def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, m
         t = draw(st.sampled_from([EPOCH_US, 0, -EPOCH_US])) + np.cumsum(gaps) * unit
         keys.append([(int(t[i]), [x[i] for x in values], change[i]) for i in range(n)])
     return TupleStream(keys, mixture)
+
+
+# Relations on an arc of a plan: two keys, two models, an unmodelled attribute that may be null.
+
+
+@st.composite
+def relations(draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2, holes=True, bounds=(0.0, 0.25, 1.0)):
+    """Rows on a grid of seconds, of models with small whole coefficients about their start, references near and far.
+
+    Keys ``k`` (text) and ``n`` (number), models ``x`` and ``y``, unmodelled ``u``, and one cause per row. Far references (1e9
+    seconds) are of lines, which stay exact in floats. Drifts are known: what any truth within the bounds adds up to.
+    """
+    import pyarrow as pa
+
+    from pulse.core.columns import Columns
+    from pulse.core.schema import LINEAGE
+    from pulse.operators.lineage import Lineage
+    from pulse.operators.relation import Relation
+
+    keys = draw(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=max_keys, unique=True))
+    offsets, ref, lo, hi, rows = [0], [], [], [], {"x": [], "y": []}
+    drift = {"x": [], "y": []}
+    err = {"x": [], "y": []}
+    small = st.integers(-3, 3)
+    for _ in keys:
+        at, reached = EPOCH_US + 1_000_000 * draw(st.integers(0, 3)), {"x": 0.0, "y": 0.0}
+        for _ in range(draw(st.integers(1, max_rows))):
+            hole = draw(st.sampled_from([0, 0, 0, 1])) if holes else 0
+            at += 1_000_000 * hole
+            length = 1_000_000 * draw(st.integers(0 if points else 1, 3))
+            shift = draw(st.sampled_from([0, 0, -1_000_000, length, 10**15]))
+            ref.append(at + shift)
+            lo.append(-shift / 1e6)
+            hi.append((length - shift) / 1e6)
+            for name, models in rows.items():
+                k = 2 if shift == 10**15 else degree + 1
+                c = [float(v) for v in draw(st.lists(small, min_size=k, max_size=k))] + [0.0] * (degree + 1 - k)
+                s = shift / 1e6
+                models.append(
+                    [sum(c[j] * math.comb(j, i) * s ** (j - i) for j in range(i, len(c))) for i in range(len(c))]
+                )
+                err[name].append(draw(st.sampled_from(bounds)))
+                reached[name] = (0.0 if hole else reached[name]) + err[name][-1] * length / 1e6
+                drift[name].append(reached[name])
+            at += length + 1_000_000 * (length == 0)
+        offsets.append(len(ref))
+    n = len(ref)
+    causes = [
+        [{"segment_id": i, "key": "", "ref": ref[i], "lo": lo[i], "hi": hi[i]}] for i in range(n)
+    ]
+    number = pa.array(draw(st.lists(st.integers(0, 2), min_size=len(keys), max_size=len(keys))), pa.int64())
+    return Relation(
+        Columns((("k", pa.string()), ("n", pa.int64())), ("x", "y"), (("u", pa.int64()),), "t"),
+        (pa.array(keys, pa.string()), number),
+        np.array(offsets, np.int64),
+        np.array(ref, np.int64),
+        np.array(lo, np.float64),
+        np.array(hi, np.float64),
+        {name: np.array(models, np.float64).reshape(n, degree + 1) for name, models in rows.items()},
+        {name: np.array(values, np.float64) for name, values in err.items()},
+        {name: np.array(values, np.float64) for name, values in drift.items()},
+        np.array(draw(st.lists(st.sampled_from(codes), min_size=n, max_size=n)), np.uint8),
+        {"u": pa.array(draw(st.lists(st.sampled_from([1, 2, None]), min_size=n, max_size=n)), pa.int64())},
+        Lineage.of(pa.array(causes, LINEAGE)),
+    )
