@@ -62,7 +62,7 @@ def _formula(e: Expression, around: int) -> str:
 
 
 def _square(a: Expression, b: Expression) -> Expression:
-    return Arithmetic("^", Arithmetic("-", a, b), Constant(2))
+    return Arithmetic("^", a if b == Constant(0) else Arithmetic("-", a, b), Constant(2))
 
 
 def _around(text: str, needed: bool) -> str:

@@ -85,13 +85,19 @@ def value(e: Expression, row: Row) -> Any:
     raise TypeError(e)
 
 
-def interpret(node: Node, stored: Stored) -> Relation:
-    """The relation that a plan gives: rows with all columns and the time, by key and instant."""
+def interpret(node: Node, stored: Stored, given: Mapping[Node, Relation] | None = None) -> Relation:
+    """The relation that a plan gives: rows with all columns and the time, by key and instant.
+
+    ``given`` holds the rows of some nodes, which are then not looked into.
+    """
+    given = given or {}
+    if node in given:
+        return given[node]
     match node:
         case Scan():
             return _scan(node, stored)
         case Filter():
-            below = interpret(node.input, stored)
+            below = interpret(node.input, stored, given)
             return _clean(
                 {
                     key: {t: row for t, row in rows.items() if value(node.predicate, row)}
@@ -99,16 +105,16 @@ def interpret(node: Node, stored: Stored) -> Relation:
                 }
             )
         case Project():
-            return _project(node, interpret(node.input, stored))
+            return _project(node, interpret(node.input, stored, given))
         case Join():
-            return _join(node, interpret(node.left, stored), interpret(node.right, stored))
+            return _join(node, interpret(node.left, stored, given), interpret(node.right, stored, given))
         case Union():
-            return _union(node, stored)
+            return _union(node, [interpret(one, stored, given) for one in node.members])
         case Window():
-            below = interpret(node.input, stored)
+            below = interpret(node.input, stored, given)
             return _clean({key: _windows(node, rows) for key, rows in below.items()})
         case Across():
-            return _across(node, interpret(node.input, stored))
+            return _across(node, interpret(node.input, stored, given))
     raise TypeError(node)
 
 
@@ -175,12 +181,12 @@ def _is_near(node: Join, row: Row) -> bool:
     return math.hypot(row[x1] - row[x2], row[y1] - row[y2]) <= value(node.near.reach, {})
 
 
-def _union(node: Union, stored: Stored) -> Relation:
+def _union(node: Union, below: list[Relation]) -> Relation:
     columns = node.columns
     out: Relation = {}
-    for member in node.members:
+    for member, relation in zip(node.members, below, strict=True):
         own = member.columns
-        for key, rows in interpret(member, stored).items():
+        for key, rows in relation.items():
             for t, row in rows.items():
                 renamed = {a: row[b] for a, b in zip(columns.names, own.names, strict=True)}
                 out.setdefault(key, {})[t] = renamed | {columns.time: t}
@@ -201,17 +207,25 @@ def _windows(node: Window, rows: dict[int, Row]) -> dict[int, Row]:
 
 
 def _across(node: Across, below: Relation) -> Relation:
+    """Partial averages are sums and counts; where they are merged, they come as the columns of the output."""
     columns = node.columns
-    groups: dict[tuple[Any, ...], dict[int, list[Any]]] = {}
+    argument = node.output if node.phase == "merge" else node.argument
+    groups: dict[tuple[Any, ...], dict[int, list[Row]]] = {}
     for rows in below.values():
         for t, row in rows.items():
             key = tuple(row[name] for name in columns.key_names)
-            groups.setdefault(key, {}).setdefault(t, []).append(row[node.argument])
-    return {
-        key: {
-            t: dict(zip(columns.key_names, key, strict=True))
-            | {node.output: AGGREGATES[node.function](sorted(values)), columns.time: t}
-            for t, values in instants.items()
-        }
-        for key, instants in groups.items()
-    }
+            groups.setdefault(key, {}).setdefault(t, []).append(row)
+    out: Relation = {}
+    for key, instants in groups.items():
+        out[key] = {}
+        for t, members in instants.items():
+            made = dict(zip(columns.key_names, key, strict=True)) | {columns.time: t}
+            values = sorted(row[argument] for row in members)
+            if node.function == "avg" and node.phase == "partial":
+                made |= {node.output: sum(values), f"{node.output}#count": len(values)}
+            elif node.function == "avg" and node.phase == "merge":
+                made[node.output] = sum(values) / sum(row[f"{node.output}#count"] for row in members)
+            else:
+                made[node.output] = AGGREGATES[node.function](values)
+            out[key][t] = made
+    return out

@@ -1,0 +1,96 @@
+"""What explain says of the paper's queries."""
+
+from __future__ import annotations
+
+from pulse.core.bounds import Absolute
+from pulse.core.expression import Parameter
+from pulse.plan.explain import explain
+from pulse.plan.query import Query
+from tests.plan.reading import read_plan
+
+MACD = """
+Project symbol = S.symbol, diff = (S.ap - L.ap); time t
+  Filter S.ap > L.ap
+    Join on S.symbol = L.symbol
+      Window S.ap = avg(S.price) over :short every 2 s
+        Scan S as S
+      Window L.ap = avg(L.price) over :long every 3 s
+        Scan S as L
+"""
+
+FOLLOWING = """
+Filter a < 1000
+  Window a = avg(dist) over 10 min every 10 s
+    Project id1 = R.id, id2 = T.id, dist = sqrt((((R.x - T.x) ^ 2) + ((R.y - T.y) ^ 2))); time t
+      Join where R.id != T.id
+        Scan objects as R
+        Scan objects as T
+"""
+
+
+def sections(query: Query) -> dict[str, str]:
+    blocks: dict[str, str] = {}
+    title = ""
+    for line in explain(query).splitlines():
+        if line and not line.startswith(" "):
+            title = line
+            blocks[title] = ""
+        else:
+            blocks[title] += line[2:] + "\n"
+    return {title: text.strip("\n") for title, text in blocks.items()}
+
+
+def test_macd_with_open_parameters() -> None:
+    query = Query(
+        read_plan(MACD),
+        ("symbol", "diff"),
+        errors=(("diff", Absolute(0.01)), (None, Parameter("e"))),
+        possible=True,
+    )
+    said = sections(query)
+    assert list(said) == [
+        "logical plan",
+        "rewritten plan",
+        "equation systems",
+        "fragments and exchanges",
+        "answer",
+    ]
+    assert said["logical plan"] == MACD.strip()
+    assert "Join on S.symbol = L.symbol where S.ap > L.ap" in said["rewritten plan"]
+    assert "Σ (S.ap[i] - L.ap[i])·tⁱ > 0" in said["equation systems"]
+    assert said["fragments and exchanges"].startswith("1: reads S; no exchange\n")
+    assert said["answer"].splitlines() == [
+        "columns: symbol, diff",
+        "tuples: every 6 s, as its windows advance",
+        "parameters: :short, :long, :e",
+        "error within 0.01 on diff",
+        "error within :e on every modelled column",
+        "possible ranges are given as well",
+    ]
+
+
+def test_following_tells_what_is_shuffled() -> None:
+    said = sections(Query(read_plan(FOLLOWING), ("id1", "id2", "a")))
+    assert said["fragments and exchanges"].splitlines()[:5] == [
+        "1: reads objects",
+        "  Scan objects as R",
+        "2: reads objects",
+        "  Scan objects as T",
+        "3: takes what is shuffled: 1 by time and (R.x, R.y) in buckets of 30 min after 10 min, reach 1000; "
+        "2 by time and (T.x, T.y) in buckets of 30 min after 10 min, reach 1000",
+    ]
+    assert said["answer"].splitlines()[1] == "tuples: every 10 s, as its windows advance"
+
+
+def test_rates() -> None:
+    scan = read_plan("Scan S as S")
+    assert "none without a rate" in sections(Query(scan, ("S.price",)))["answer"]
+    assert "every :d (SAMPLE EVERY)" in sections(Query(scan, ("S.price",), every=Parameter("d")))["answer"]
+    window = read_plan("Window a = avg(S.price) over 10 s every :step\n  Scan S as S")
+    assert "at common multiples of :step" in sections(Query(window, ("a",)))["answer"]
+
+
+def test_a_plan_that_solves_nothing() -> None:
+    said = sections(Query(read_plan("Scan S as S"), ("S.price",)))
+    assert said["equation systems"] == "none: nothing is solved or aggregated"
+    assert said["rewritten plan"] == "the same"
