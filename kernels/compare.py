@@ -24,7 +24,7 @@ Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 RELATIONS = ("<", "<=", "=", "!=", ">=", ">")
-_NOISE = 4 * 2.220446049250313e-16
+_NOISE = 32 * 2.220446049250313e-16  # of a window of averages: a few units in the last place on either side
 _GREATER, _GREATER_EQUAL, _EQUAL, _UNEQUAL = range(4)
 _FORMS = {
     "<": (_GREATER, True),

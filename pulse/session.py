@@ -105,7 +105,7 @@ class Session:
         time: str | None = None,
         error: Any = None,
         drift: Any = None,
-        degree: int | str = 1,
+        degree: int | str | None = None,
         max_gap: str | float | None = None,
         nonfinite: str = "reject",
         keep: str | Iterable[str] = (),
@@ -120,7 +120,8 @@ class Session:
         ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table.
         ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
-        or a mapping. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on the
+        integral of steps; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
         """
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")

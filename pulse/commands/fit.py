@@ -32,8 +32,12 @@ def fit(
         typer.Option("--drift", help="Bound on the integral, in value·seconds, written the same way."),
     ] = None,
     degree: Annotated[
-        str, typer.Option("--degree", help="0 to 5, or auto: constants or lines per segment.")
-    ] = "1",
+        str | None,
+        typer.Option(
+            "--degree",
+            help="0 to 5, or auto: constants or lines per segment. Default: auto for a drift of steps, else 1.",
+        ),
+    ] = None,
     max_gap: Annotated[
         str | None, typer.Option("--max-gap", help="A longer silence is a hole: '2 h', 10min.")
     ] = None,

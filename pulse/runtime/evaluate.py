@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulse.core.certainty import LIKELY
-from pulse.core.expression import TRUE
+from pulse.core.expression import TRUE, Constant
 from pulse.operators.envelope import Envelope
 from pulse.operators.extremum import Extremum
 from pulse.operators.filter import Filter as FilterOperator
@@ -18,7 +18,7 @@ from pulse.operators.grid import PairHome
 from pulse.operators.integral import Integral
 from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
-from pulse.operators.pair_join import PairJoin
+from pulse.operators.pair_join import Nearness, PairJoin
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
 from pulse.operators.relation import Relation
@@ -27,7 +27,7 @@ from pulse.operators.samples import Samples
 from pulse.operators.total import Total
 from pulse.operators.union import Union as UnionOperator
 from pulse.operators.window_samples import extremum_samples, integral_samples
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window, walk
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Near, Node, Project, Scan, Union, Window, walk
 
 SHARED_BYTES = 1 << 28
 """Samples of windows that the variants of a sweep keep for each other, per worker."""
@@ -114,7 +114,7 @@ class Evaluation:
             joined = JoinOperator(node.equal, node.columns).segments(left, right)
             rest = node.condition
         else:
-            operator = PairJoin(node.near, node.condition, node.columns)
+            operator = PairJoin(_nearness(node.near, left, right), node.condition, node.columns)
             pairs = operator.pairs(left, right)
             if self._home is not None:
                 pairs = self._home.keep(pairs)
@@ -149,6 +149,28 @@ def without_possible(relation: Relation) -> Relation:
     """What a query's answer is: the certain and the likely rows."""
     rows = (relation.certainty >= LIKELY).nonzero()[0]
     return relation if len(rows) == len(relation) else relation.take(rows)
+
+
+def _nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | None:
+    """What the plan says of near pairs, for the operator.
+
+    An average is taken of the distance's approximation, whose error is well below that of the positions, or a small part of
+    the distance where those are exact: the slack covers both.
+    """
+    if near is None:
+        return None
+    assert isinstance(near.reach, Constant)
+    assert isinstance(near.window, int)
+    reach = float(near.reach.value)
+    slack = 0.0
+    if near.window:
+        errors = [
+            float(side.err[name].max(initial=0.0))
+            for side, names in ((left, near.left), (right, near.right))
+            for name in names
+        ]
+        slack = 0.05 * abs(reach) + max(errors)
+    return Nearness(near.left, near.right, reach, near.window, slack)
 
 
 def _window(node: Window) -> Integral | Extremum:

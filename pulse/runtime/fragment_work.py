@@ -12,8 +12,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.order import Ranges, narrow
-from pulse.operators.grid import PairHome
+from pulse.operators.grid import PairHome, within
 from pulse.operators.relation import Relation
 from pulse.operators.sample import to_tuples
 from pulse.operators.samples import Samples
@@ -69,9 +68,11 @@ def run_on_parcels(
             inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)
         cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
     grid = next((job.grids[leaf] for leaf in fragment.inputs if leaf in job.grids), None)
-    home = None if grid is None else PairHome.at(received[0].place, grid, cells[0], cells[-1])
+    home = None if grid is None else PairHome.of(received[0].place, cells[0], cells[-1])
     evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
-    bucket = None if home is None or grid is None else (home.start, home.start + grid.bucket)
+    bucket = None
+    if home is not None and grid is not None:
+        bucket = home.bucket * grid.bucket, (home.bucket + 1) * grid.bucket
     yield from _output(job, fragment, evaluation, to, bucket)
 
 
@@ -128,12 +129,7 @@ def samples_of(
 
 def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:
     """What a bucket of a grid answers for; its neighbours answer for the rest."""
-    if bucket is None:
-        return relation
-    keep, lo, hi = narrow(Ranges(relation.group, relation.ref, relation.lo, relation.hi), *bucket)
-    starts = relation.ref + relation.lo * 1e6
-    rows = np.flatnonzero(keep & ~(relation.is_point & ((starts < bucket[0]) | (starts >= bucket[1]))))
-    return relation.take(rows, lo=lo[rows], hi=hi[rows])
+    return relation if bucket is None else within(relation, *bucket)
 
 
 def _selected(relation: Relation, columns: Columns) -> Relation:

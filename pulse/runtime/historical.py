@@ -23,6 +23,7 @@ from pulse.runtime.frames import fitted_to_spark, spark_struct
 from pulse.runtime.job import Job
 from pulse.runtime.sweep import SweepJob
 from pulse.runtime.sweep import run_on_unit as variants_on_unit
+from pulse.store.units import Unit
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -37,10 +38,8 @@ def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
     schema = spark_struct(sweep.schema)
     if sweep.one_pass:
         first = sweep.jobs[0]
-        cores = spark.sparkContext.defaultParallelism
-        count = len(first.units(first.fragments[-1], at_least=cores))
-        numbers = spark.range(0, max(count, 1), 1, numPartitions=max(count, 1))
-        return numbers.mapInArrow(_variants_on_units(sweep, cores), schema)
+        units = first.units(first.fragments[-1], at_least=spark.sparkContext.defaultParallelism)
+        return _numbers(spark, units).mapInArrow(_variants_on_units(sweep, units), schema)
     frames = [
         frame(spark, job).mapInArrow(_labelled(sweep, number), schema)
         for number, job in enumerate(sweep.jobs)
@@ -51,17 +50,24 @@ def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
     return whole
 
 
-def _variants_on_units(sweep: SweepJob, at_least: int) -> Work:
+def _numbers(spark: SparkSession, units: tuple[Unit, ...]) -> DataFrame:
+    """A row for each unit, each in a partition of its own."""
+    count = max(len(units), 1)
+    return spark.range(0, count, 1, numPartitions=count)
+
+
+def _variants_on_units(sweep: SweepJob, units: tuple[Unit, ...]) -> Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first = sweep.jobs[0]
-        units = first.units(first.fragments[-1], at_least=at_least)
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                if number < len(units):
-                    made = variants_on_unit(sweep, units[number])
-                    yield from (fitted_to_spark(one) for one in made if one.num_rows)
+        for unit in _units_of(numbers, units):
+            made = variants_on_unit(sweep, unit)
+            yield from (fitted_to_spark(one) for one in made if one.num_rows)
 
     return work
+
+
+def _units_of(numbers: Iterator[pa.RecordBatch], units: tuple[Unit, ...]) -> Iterator[Unit]:
+    for batch in numbers:
+        yield from (units[number] for number in batch.column(0).to_pylist() if number < len(units))
 
 
 def _labelled(sweep: SweepJob, number: int) -> Work:
@@ -77,10 +83,8 @@ def _labelled(sweep: SweepJob, number: int) -> Work:
 def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFrame:
     schema = spark_struct(job.schema if to is None else PARCELS)
     if fragment.stream is not None:
-        cores = spark.sparkContext.defaultParallelism
-        count = len(job.units(fragment, at_least=cores))
-        numbers = spark.range(0, max(count, 1), 1, numPartitions=max(count, 1))
-        return numbers.mapInArrow(_on_units(job, fragment, cores, to), schema)
+        units = job.units(fragment, at_least=spark.sparkContext.defaultParallelism)
+        return _numbers(spark, units).mapInArrow(_on_units(job, fragment, units, to), schema)
     fed = [
         _frame(spark, job, producer, (exchange, arc))
         for arc, (exchange, producer) in enumerate(job.producers(fragment))
@@ -93,13 +97,10 @@ def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFra
     return by_place.mapInArrow(_on_parcels(job, fragment, to), schema)
 
 
-def _on_units(job: Job, fragment: Fragment, at_least: int, to: To) -> Work:
+def _on_units(job: Job, fragment: Fragment, units: tuple[Unit, ...], to: To) -> Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        units = job.units(fragment, at_least=at_least)
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                if number < len(units):
-                    yield from _sent(run_on_unit(job, fragment, units[number], to))
+        for unit in _units_of(numbers, units):
+            yield from _sent(run_on_unit(job, fragment, unit, to))
 
     return work
 

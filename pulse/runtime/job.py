@@ -14,13 +14,13 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression
 from pulse.operators import summary
-from pulse.operators.grid import ResolvedGrid
+from pulse.operators.grid import ResolvedGrid, cell_size
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.scan import Reading, reading
+from pulse.runtime.scan import Reading, as_scanned, read, reading
 from pulse.store.model import Model
 from pulse.store.units import ROWS, Unit, units
 
@@ -129,29 +129,49 @@ def _grids(plan: Node, paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]
 
 
 def _resolved(sides: list[Exchange], paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]:
-    """Buckets and cells from what the manifests say alone, so that every runtime cuts alike.
+    """Buckets and cells from the models alone, so that every runtime cuts alike.
 
-    Buckets are long against the windows above, whose margins are solved twice; cells of space are only made where a bucket
+    Buckets are long against the windows above, whose margins are solved twice. Cells of space are only made where a bucket
     would hold more than a unit.
     """
-    models = [Model(paths[scan.stream]) for side in sides for scan in scans(side)]
-    starts = [file.start for model in models for file in model.manifest.files if file.start is not None]
-    ends = [file.end for model in models for file in model.manifest.files if file.end is not None]
+    models = {scan.stream: Model(paths[scan.stream]) for side in sides for scan in scans(side)}
+    files = [file for model in models.values() for file in model.manifest.files]
+    starts = [file.start for file in files if file.start is not None]
+    ends = [file.end for file in files if file.end is not None]
     span = max(ends) - min(starts) if starts else 0
-    found = {}
-    for side in sides:
-        grid = side.by
-        assert isinstance(grid, Grid)
-        assert isinstance(grid.bucket, int)
-        margin = sum(one for one in grid.margin if isinstance(one, int))
-        bucket = max(grid.bucket, 3 * margin, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
-        found[side] = ResolvedGrid(grid.position, _reach(grid.reach), bucket, margin, math.inf)
-    return found
+    grids = [side.by for side in sides if isinstance(side.by, Grid)]
+    margin = max(sum(one for one in grid.margin if isinstance(one, int)) for grid in grids)
+    least = max(grid.bucket for grid in grids if isinstance(grid.bucket, int))
+    bucket = max(least, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
+    rows = sum(file.segments for file in files) / max(1.0, span / bucket)
+    spread = rows > ROWS and all(grid.position is not None for grid in grids)
+    cell = (
+        max(_cell(side, grid, paths, bucket) for side, grid in zip(sides, grids, strict=True))
+        if spread
+        else 1.0
+    )
+    return {
+        side: ResolvedGrid(grid.position, _reach(grid.reach), bucket, margin, cell)
+        if spread
+        else ResolvedGrid(None, 0.0, bucket, margin, 1.0)
+        for side, grid in zip(sides, grids, strict=True)
+    }
+
+
+def _cell(side: Exchange, grid: Grid, paths: Mapping[str, str], bucket: int) -> float:
+    """The size of a cell from a sample of what is exchanged: the first unit of a stream whose positions it has, unaltered."""
+    assert grid.position is not None
+    for scan in scans(side):
+        if all(name in scan.columns.modelled for name in grid.position) and not scan.models:
+            wanted = reading(paths[scan.stream], scan.stored, (scan,), lineage=False)
+            first = units(Model(wanted.path))[0]
+            return cell_size(as_scanned(read(wanted, first), scan), grid.position, _reach(grid.reach), bucket)
+    return 20.0 * _reach(grid.reach)
 
 
 def _reach(reach: Expression | None) -> float:
     if reach is None:
-        return math.inf
+        return 0.0
     if not isinstance(reach, Constant) or isinstance(reach.value, (str, bool)):
         raise PlanError(f"query: the distance {reach} is no number")
     return float(reach.value)

@@ -80,9 +80,9 @@ def _read_share(model: Model, unit: Unit, columns: list[str]) -> list[pa.Table]:
     with pq.ParquetFile(model.path / main) as file:
         keys = file.read(columns=names)
         starts = _starts(keys, names)
-        cuts = starts[np.searchsorted(starts, np.arange(unit.shares) * keys.num_rows // unit.shares)]
-        begin = int(cuts[unit.share])
-        end = int(cuts[unit.share + 1]) if unit.share + 1 < unit.shares else keys.num_rows
+        ends = np.append(starts, keys.num_rows)  # a share ends where a key does; one may be left without any
+        cuts = ends[np.searchsorted(ends, np.arange(unit.shares + 1) * keys.num_rows // unit.shares)]
+        begin, end = int(cuts[unit.share]), int(cuts[unit.share + 1])
         tables = [_read_rows(file, begin, end, columns)]
     firsts = keys.take(pa.array(starts))
     own = keys.take(pa.array(starts[(starts >= begin) & (starts < end)]))

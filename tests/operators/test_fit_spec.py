@@ -44,7 +44,15 @@ def test_it_pickles_and_goes_into_a_manifest() -> None:
     assert (told["max_gap"], told["nonfinite"], told["degree"]) == ("2 h", "hole", 1)
 
 
-@pytest.mark.parametrize("degree", [-1, 6, 1.5, True, "two", "", None, "²"])
+def test_without_a_degree_the_integral_of_steps_gets_constants_or_lines_all_else_lines() -> None:
+    steps = StreamSchema.of(time="t", modelled={"x": "step"})
+    assert FitSpec.of(steps, drift="0.005%").to_json()["degree"] == "auto"
+    assert FitSpec.of(steps, drift="0.005%", degree=1).to_json()["degree"] == 1
+    assert FitSpec.of(steps, error=1).to_json()["degree"] == 1
+    assert FitSpec.of(StreamSchema.of(time="t", modelled={"x": "linear"}), drift=1).to_json()["degree"] == 1
+
+
+@pytest.mark.parametrize("degree", [-1, 6, 1.5, True, "two", "", "²"])
 def test_a_degree_that_is_none(degree: object) -> None:
     with pytest.raises(FitSpecError, match="degree: expected 0 to 5 or 'auto'"):
         FitSpec.of(XY, error=1, degree=degree)  # type: ignore[arg-type]
