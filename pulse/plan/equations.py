@@ -148,8 +148,8 @@ def _model(node: Node, name: str, degrees: Degrees) -> Expression:
                     if isinstance(expression, Column) and expression.name == name:
                         break
                     inner = {one: _model(node.input, one, degrees) for one in columns_of(expression)}
-                    made = renamed(expression, inner)
-                    return _Generic(name) if isinstance(made, _Generic) else made
+                    substituted = renamed(expression, inner)
+                    return _Generic(name) if isinstance(substituted, _Generic) else substituted
             return _model(node.input, name, degrees)
         case Filter() | Exchange():
             return _model(node.input, name, degrees)

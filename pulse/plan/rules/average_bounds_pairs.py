@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from pulse.core.expression import Column, Comparison, Constant, Expression, Function, Parameter, conjuncts
@@ -38,16 +39,22 @@ def average_bounds_pairs(plan: Node) -> Node:
 
 def _with_near(node: Node) -> Node:
     if isinstance(node, Filter):
-        for predicate in conjuncts(node.predicate):
-            match predicate:
-                case Comparison("<" | "<=", left, Constant() | Parameter() as right):
-                    node = node.with_inputs((_bounded(node.input, left, right, 0),))
+        below = node.input
+        for small, bound in _bounds(node.predicate):
+            below = _bounded(below, small, bound, 0)
+        return node.with_inputs((below,))
     if isinstance(node, Join):
-        for predicate in conjuncts(node.condition):
-            match predicate:
-                case Comparison("<" | "<=", left, Constant() | Parameter() as right):
-                    node = _bounded(node, left, right, 0)
+        for small, bound in _bounds(node.condition):
+            node = _near(node, small, bound, 0)
     return node
+
+
+def _bounds(predicate: Expression) -> Iterator[tuple[Expression, Expression]]:
+    """What must stay below a constant, and that constant."""
+    for one in conjuncts(predicate):
+        match one:
+            case Comparison("<" | "<=", small, Constant() | Parameter() as bound):
+                yield small, bound
 
 
 def _bounded(node: Node, small: Expression, bound: Expression, window: Duration) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from pulse.core.expression import (
     FALSE,
@@ -35,7 +36,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "/": operator.truediv,
     "^": operator.pow,
 }
-_RELATIONS: dict[str, Callable[[object, object], bool]] = {
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
     "=": operator.eq,
