@@ -23,22 +23,24 @@ with ``hi <= lo`` (points too) have no measure and are passed over.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import types
 
 from pulse.kernels._jit import (
+    BOOL,
     FLOAT,
     IN1,
     IN2,
     IN_BYTE1,
     IN_INT1,
     INT,
-    OUT1,
-    OUT_BYTE1,
+    OUT2,
     OUT_INT1,
+    OUT_INT2,
     device,
     kernel,
     routine,
@@ -55,8 +57,8 @@ Bytes = npt.NDArray[np.uint8]
 
 _TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
 _BOUNDS = types.Tuple((IN1, IN1, IN_BYTE1))
-_STRETCHES = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1))
-_RESULTS = types.Tuple((OUT1, OUT1, OUT_BYTE1))
+_STRETCHES = types.Tuple((OUT_INT2, OUT_INT2, OUT_INT2))
+_RESULTS = types.Tuple((OUT2, OUT2, types.Array(types.uint8, 2, "C")))
 
 _EPSILON = 2.220446049250313e-16
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
@@ -178,11 +180,10 @@ def _write_codes(marks, marks_before, codes):
 
 
 @device
-def _write_windows(scratch, first, n, opens, scale, noise, out, place):
+def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
     """Windows that close at the cuts ``first … n - 1``, and open at the cuts ``opens …``."""
     sums, lost, bound, bound_lost, drifts, marks = scratch
-    at, before, to = slice(first, n), slice(opens, opens + n - first), slice(place, place + n - first)
-    values, err, codes = out[0][to], out[1][to], out[2][to]
+    at, before = slice(first, n), slice(opens, opens + n - first)
     _write_values(sums[at], lost[at], sums[before], lost[before], scale, values)
     _write_means(bound[at], bound_lost[at], bound[before], bound_lost[before], err)
     _write_least(drifts[at], drifts[before], (1.0 + 8.0 * _EPSILON) / scale, noise, err)
@@ -192,12 +193,15 @@ def _write_windows(scratch, first, n, opens, scale, noise, out, place):
         _write_codes(marks[at], marks[before], codes)
 
 
-@kernel(_TABLE, _BOUNDS, IN_INT1, INT, INT, FLOAT, INT, _STRETCHES, _RESULTS)
-def _window_every(table, bounds, offsets, size, advance, scale, room, stretches, out):
-    """Returns the numbers of stretches and of samples. Closing times are in the first half of the scratch."""
+@kernel(_TABLE, _BOUNDS, IN_INT1, IN_INT1, INT, BOOL, INT, _STRETCHES, _RESULTS, OUT_INT1)
+def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches, out, counts):
+    """Windows of several sizes, all as long beyond a multiple of the advance; ``counts`` are their numbers of stretches.
+
+    Closing times are in the first half of the scratch.
+    """
     ref, lo, hi, _ = table
     group, begin, starts = stretches
-    odd = size % advance  # windows open this long before a closing time
+    odd = sizes[0] % advance  # windows open this long before a closing time
     opens = room if odd > 0 else 0
     scratch = (
         np.empty(opens + room),
@@ -207,27 +211,31 @@ def _window_every(table, bounds, offsets, size, advance, scale, room, stretches,
         np.empty(opens + room),
         np.empty(opens + room, np.int64),
     )
-    m, place = 0, 0
     for g in range(offsets.shape[0] - 1):
         stop = offsets[g + 1]
         p = next_piece(lo, hi, offsets[g] - 1, stop)
         while p < stop:
             start = ref[p] + np.int64(math.ceil(lo[p] * MICROSECONDS - _slack(max(abs(lo[p]), abs(hi[p])))))
             closing = -(-start // advance) * advance
-            first, cut, steps, places = size // advance, closing, (advance, advance), (0, 0)
+            late, cut, steps, places = 0, closing, (advance, advance), (0, 0)
             if odd > 0 and closing - odd >= start:  # the first cut is where a window opens
                 cut, steps, places = closing - odd, (odd, advance - odd), (opens, 0)
             elif odd > 0:
-                first, steps, places = first + 1, (advance - odd, odd), (0, opens)
+                late, steps, places = 1, (advance - odd, odd), (0, opens)
             p, n, largest, reach = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
-            if first < n:
-                noise = 8.0 * _EPSILON * largest * (size / MICROSECONDS + reach) / scale
-                _write_windows(scratch, first, n, opens, scale, noise, out, place)
-                group[m], begin[m], starts[m] = g, closing + first * advance, place
-                m += 1
-                place += n - first
-    starts[m] = place
-    return m, place
+            for w in range(sizes.shape[0]):
+                first = sizes[w] // advance + late
+                if first < n:
+                    m = counts[w]
+                    seconds = sizes[w] / MICROSECONDS
+                    scale = 1.0 if total else seconds
+                    noise = 8.0 * _EPSILON * largest * (seconds + reach) / scale
+                    to = slice(starts[w, m], starts[w, m] + n - first)
+                    _write_windows(
+                        scratch, first, n, opens, scale, noise, out[0][w, to], out[1][w, to], out[2][w, to]
+                    )
+                    group[w, m], begin[w, m], starts[w, m + 1] = g, closing + first * advance, to.stop
+                    counts[w] = m + 1
 
 
 class Windows(NamedTuple):
@@ -269,11 +277,55 @@ def window_average_every(
     >>> found.first, found.values, found.err.round(12)
     (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
     """
-    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (ref, offsets))
+    bounds = (err, drift, certainty)
+    return window_averages_every(
+        (ref, lo, hi, c), offsets, bounds, sizes_us=[size_us], advance_us=advance_us, total=total
+    )[0]
+
+
+def window_averages_every(
+    table: tuple[Ints, Array, Array, Array],
+    offsets: Ints,
+    bounds: tuple[Array, Array | None, Bytes | None],
+    *,
+    sizes_us: Sequence[int],
+    advance_us: int,
+    total: bool = False,
+) -> list[Windows]:
+    """As :func:`window_average_every` for windows of several sizes, which costs little more than for one.
+
+    ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``. Sizes that are equally long beyond a
+    multiple of ``advance`` share their panes.
+    """
+    table, checked, offsets = _pieces(table, bounds, offsets)
+    if advance_us <= 0 or any(size <= 0 for size in sizes_us):
+        raise ValueError(f"expected positive microseconds, got sizes {sizes_us!r} and advance {advance_us!r}")
+    room = _room(table[1], table[2], offsets, MICROSECONDS / advance_us)
+    most_of_group, most = (math.ceil(x * (1 + 1e-9)) + 2 for x in room)
+    n = len(table[0])
+    found: dict[int, Windows] = {}
+    for odd in {size % advance_us for size in sizes_us}:
+        sizes = np.array(sorted({size for size in sizes_us if size % advance_us == odd}), np.int64)
+        w = len(sizes)
+        stretches = (np.empty((w, n), np.int64), np.empty((w, n), np.int64), np.zeros((w, n + 1), np.int64))
+        out = (np.empty((w, most)), np.empty((w, most)), np.empty((w, most), np.uint8))
+        counts = np.zeros(w, np.int64)
+        _window_every(
+            table, checked, offsets, sizes, advance_us, total, most_of_group, stretches, out, counts
+        )
+        for i, (size, m) in enumerate(zip(sizes.tolist(), counts.tolist(), strict=True)):
+            group, first, starts = stretches[0][i, :m], stretches[1][i, :m], stretches[2][i, : m + 1]
+            samples = (one[i, : starts[-1]] for one in out)
+            found[size] = Windows(group.copy(), first.copy(), starts.copy(), *samples)
+    return [found[size] for size in sizes_us]
+
+
+def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
+    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (table[0], offsets))
     n = len(ref)
-    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (lo, hi, c, err))
-    drift = np.full(n, np.inf) if drift is None else np.ascontiguousarray(drift, dtype=np.float64)
-    codes = np.full(n, _CERTAIN, np.uint8) if certainty is None else np.ascontiguousarray(certainty, np.uint8)
+    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], bounds[0]))
+    drift = np.full(n, np.inf) if bounds[1] is None else np.ascontiguousarray(bounds[1], dtype=np.float64)
+    codes = np.full(n, _CERTAIN, np.uint8) if bounds[2] is None else np.ascontiguousarray(bounds[2], np.uint8)
     if any(x.shape != (n,) for x in (lo, hi, err, drift, codes)) or c.ndim != 2 or len(c) != n:
         raise ValueError(f"expected {n} of lo, hi, err, drift and certainty, as ref, and c of shape ({n}, k)")
     if c.shape[1] == 0:
@@ -282,21 +334,7 @@ def window_average_every(
         raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
-    if size_us <= 0 or advance_us <= 0:
-        raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
-    most_of_group, most = (
-        math.ceil(x * (1 + 1e-9)) for x in _room(lo, hi, offsets, MICROSECONDS / advance_us)
-    )
-    stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64))
-    out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
-    scale = 1.0 if total else size_us / MICROSECONDS
-    table, bounds = (ref, lo, hi, c), (err, drift, codes)
-    m, count = _window_every(
-        table, bounds, offsets, size_us, advance_us, scale, most_of_group + 2, stretches, out
-    )
-    group, first, starts = stretches
-    values, widths, found = (x[:count] for x in out)
-    return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)
+    return (ref, lo, hi, c), (err, drift, codes), offsets
 
 
 def first_not_finite(windows: Windows) -> int:

@@ -14,6 +14,8 @@ Points have no measure: sums and averages pass them over, min and max take them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pulse.core.arrays import FloatArray
@@ -22,7 +24,7 @@ from pulse.core.columns import Columns
 from pulse.core.time import format_duration
 from pulse.kernels.sample import closing_times
 from pulse.kernels.sliding import sliding_extremum_at
-from pulse.kernels.window_average import Windows, first_not_finite, window_average_every
+from pulse.kernels.window_average import Windows, first_not_finite, window_averages_every
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
@@ -35,30 +37,42 @@ def integral_samples(
 
     The output's attributes are those of ``columns``: the keys, and ``output``.
     """
+    return integrals_samples(relation, function, argument, [(output, size, columns)], every)[0]
+
+
+def integrals_samples(
+    relation: Relation,
+    function: str,
+    argument: str,
+    windows: Sequence[tuple[str, int, Columns]],
+    every: int,
+) -> list[Samples]:
+    """As :func:`integral_samples` for several windows ``(output, size, columns)`` on the same attribute, in one pass.
+
+    A further window costs a fraction of the first, when its size leaves the same rest over a multiple of ``every``.
+    """
     if function not in ("sum", "avg"):
         raise OperatorError(f"window: expected sum or avg, got '{function}'")
     relation = _present(relation)
-    found = window_average_every(
-        relation.ref,
-        relation.lo,
-        relation.hi,
-        relation.models[argument],
+    found = window_averages_every(
+        (relation.ref, relation.lo, relation.hi, relation.models[argument]),
         relation.offsets,
-        err=relation.err[argument],
-        drift=relation.drift.get(argument),
-        certainty=relation.certainty,
-        size_us=size,
+        (relation.err[argument], relation.drift.get(argument), relation.certainty),
+        sizes_us=[size for _, size, _ in windows],
         advance_us=every,
         total=function == "sum",
     )
-    samples = _samples(relation, found, output, every, columns)
-    wrong = first_not_finite(found)
-    if wrong >= 0:
-        raise DomainError(
-            f"{function}({argument}) over {format_duration(size)}: not finite for {samples.where(wrong)}; "
-            "scale the attribute down first"
-        )
-    return samples
+    made = []
+    for one, (output, size, columns) in zip(found, windows, strict=True):
+        samples = _samples(relation, one, output, every, columns)
+        wrong = first_not_finite(one)
+        if wrong >= 0:
+            raise DomainError(
+                f"{function}({argument}) over {format_duration(size)}: not finite for {samples.where(wrong)}; "
+                "scale the attribute down first"
+            )
+        made.append(samples)
+    return made
 
 
 def extremum_samples(

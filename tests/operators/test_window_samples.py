@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
-from pulse.operators.window_samples import extremum_samples, integral_samples
+from pulse.operators.window_samples import extremum_samples, integral_samples, integrals_samples
 from tests import naive
 from tests.operators.sampling import SECOND, relation
 
@@ -90,6 +90,19 @@ def test_averages_and_sums_equal_exact_integrals(found, size, every, function):
         assert float(bound) <= made.err["w"][i] <= float(bound) + 1e-12
         touched = [row[4] for row in found[key] if row[0] < t and row[1] > t - size and row[0] < row[1]]
         assert made.certainty[i] == min(touched)
+
+
+@given(groups(), st.lists(st.integers(1, 6), max_size=4), st.integers(1, 3))
+def test_windows_of_several_sizes_are_those_of_each(found, sizes, every):
+    orders = [(f"w{i}", size * SECOND, Columns(OUT.key, (f"w{i}",))) for i, size in enumerate(sizes)]
+    made = integrals_samples(relation(found), "avg", "x", orders, every * SECOND)
+    assert len(made) == len(sizes)
+    for one, (name, size, columns) in zip(made, orders, strict=True):
+        alone = integral_samples(relation(found), "avg", "x", name, size, every * SECOND, columns)
+        assert one.columns == columns
+        assert one.first.tolist() == alone.first.tolist()
+        assert one.values[name].tolist() == alone.values[name].tolist()
+        assert one.err[name].tolist() == alone.err[name].tolist()
 
 
 def test_the_drift_bounds_an_average_better_than_the_error_does():
