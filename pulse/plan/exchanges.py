@@ -155,8 +155,6 @@ def _meet(at: Place, other: Place, equal: tuple[tuple[str, str], ...]) -> bool:
     """Whether rows of two places that agree in ``equal`` lie together: equal pairs for all parts of both."""
     if at.source != other.source or at.parts is None or other.parts is None:
         return False
-    if at.source is None and not at.parts:  # one row set each, of different exchanges: by time is better
-        return False
     return len(at.parts) == len(other.parts) and all(
         any(a in here and b in there for a, b in equal)
         for here, there in zip(at.parts, other.parts, strict=True)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from pulse.core.bounds import Absolute
 from pulse.core.expression import Parameter
+from pulse.language import parse
+from pulse.plan.exchanges import place_exchanges
 from pulse.plan.explain import explain
+from pulse.plan.fragments import fragments
+from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
+from tests.language.printing import STREAMS
 from tests.plan.reading import read_plan
 
 MACD = """
@@ -94,3 +103,22 @@ def test_a_plan_that_solves_nothing() -> None:
     said = sections(Query(read_plan("Scan S as S"), ("S.price",)))
     assert said["equation systems"] == "none: nothing is solved or aggregated"
     assert said["rewritten plan"] == "the same"
+
+
+GOLDEN = [
+    block.partition("\n=>\n")[0].partition("\n")
+    for block in (Path(__file__).parents[1] / "language" / "golden.txt").read_text("utf-8").split("\n====\n")
+]
+
+
+@pytest.mark.parametrize("text", [text for _, _, text in GOLDEN], ids=[title for title, _, _ in GOLDEN])
+def test_every_query_that_can_be_written_can_be_explained(text: str) -> None:
+    query = parse(text, STREAMS, ("c", "limit_price", "who"))
+    rewritten = optimise(query.plan)
+    assert rewritten.columns == query.plan.columns
+    assert optimise(rewritten) == rewritten
+    said = sections(query)
+    assert f"columns: {', '.join(query.select)}" in said["answer"]
+    assert len(fragments(place_exchanges(rewritten))) == sum(
+        line[0].isdigit() for line in said["fragments and exchanges"].splitlines()
+    )
