@@ -38,7 +38,8 @@ _SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; what is fart
 _BUCKETS = 1 << 31
 _SAMPLE = 256  # groups looked at to choose a cell
 _HANDFUL = 6.0  # cells that a portion touches on average
-_MOST = 1 << 26  # portions in places at once: more is a cell chosen badly
+# More cells than this for a portion on average, and than this many in all, come of a cell chosen badly.
+_CROWD, _MOST = 64, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
         ranges = places(cut.relation, grid.position, grid.reach, grid.cell)
     across, along = ranges[:, 1] - ranges[:, 0] + 1, ranges[:, 3] - ranges[:, 2] + 1
     counts = across * along
-    if counts.sum() > _MOST:
+    if counts.sum() > max(_MOST, _CROWD * len(counts)):
         raise ValueError(
             f"grid: {len(counts)} portions touch {counts.sum()} cells of size {grid.cell:g}; choose larger cells"
         )

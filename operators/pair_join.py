@@ -84,8 +84,9 @@ class PairJoin:
             pairs = self.pairs(left, right)
         if self.near is None:
             return joined(left, right, pairs, common_cells(left, right, pairs), self.columns)
+        boxes = position_boxes(left, self.near.left), position_boxes(right, self.near.right)
         parts = [
-            _relevant(left, right, common_cells(left, right, chunk), self.near)
+            _relevant(left, right, common_cells(left, right, chunk), self.near, boxes)
             for chunk in _chunks(left, right, pairs)
         ]
         return joined(left, right, pairs, _concatenated(parts), self.columns)
@@ -154,24 +155,38 @@ def _concatenated(parts: list[Cells]) -> Cells:
     return Cells(offsets, ref, lo, hi, index)
 
 
-def _relevant(left: Relation, right: Relation, cells: Cells, near: Nearness) -> Cells:
-    """The cells, whole or in part, that a predicate on the distance may depend on."""
-    q, limit = _squared(left, right, cells, near)
-    within = _comes_within(q, limit, cells)
+def _relevant(
+    left: Relation, right: Relation, cells: Cells, near: Nearness, boxes: tuple[FloatArray, FloatArray]
+) -> Cells:
+    """The cells, whole or in part, that a predicate on the distance may depend on.
+
+    Most cells of a pair are told from the boxes of their segments; only the others' distances are computed.
+    """
+    some = np.flatnonzero(_boxes_within(boxes, cells.index, near.reach + near.slack))
+    closer = Cells(cells.offsets, cells.ref[some], cells.lo[some], cells.hi[some], cells.index[some])
+    q, limit = _squared(left, right, closer, near)
+    within = _comes_within(q, limit, closer)
     if near.window == 0:
-        rows = np.flatnonzero(within)
+        rows = some[within]
         lo, hi = cells.lo[rows], cells.hi[rows]
     else:
-        times = _times_within(q, limit, cells, within)
+        times = _times_within(q, limit, closer, within)
+        counts = np.zeros(len(cells.ref), np.int64)
+        counts[some] = np.diff(times.offsets)
+        chosen = np.concatenate(([0], np.cumsum(counts))), times.bounds
         pieces = Pieces(cells.ref, cells.lo, cells.hi)
-        rows, ranges = around(
-            pieces, cells.offsets, (times.offsets, times.bounds), near.window / 1e6 + _GRACE
-        )
-        lo, hi = ranges[:, 0], ranges[:, 1]
-    offsets = np.searchsorted(rows, cells.offsets)
-    return Cells(
-        offsets, cells.ref[rows], np.ascontiguousarray(lo), np.ascontiguousarray(hi), cells.index[rows]
-    )
+        rows, ranges = around(pieces, cells.offsets, chosen, near.window / 1e6 + _GRACE)
+        lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
+    return Cells(np.searchsorted(rows, cells.offsets), cells.ref[rows], lo, hi, cells.index[rows])
+
+
+def _boxes_within(boxes: tuple[FloatArray, FloatArray], index: IntArray, reach: float) -> BoolArray:
+    """Whether the boxes of a cell's two segments are at most ``reach`` apart on either axis, give or take rounding."""
+    a, b = boxes[0][index[:, 0]], boxes[1][index[:, 1]]
+    reach *= 1.0 + _ROUNDING
+    apart = np.maximum(a[:, 0::2] - b[:, 1::2], b[:, 0::2] - a[:, 1::2])
+    within: BoolArray = (apart[:, 0] <= reach) & (apart[:, 1] <= reach)
+    return within
 
 
 def _squared(left: Relation, right: Relation, cells: Cells, near: Nearness) -> tuple[FloatArray, FloatArray]:
