@@ -36,7 +36,7 @@ def formula(expression: Expression) -> str:
 def _formula(e: Expression, around: int) -> str:
     match e:
         case Arithmetic("^", base, Constant(int() as exponent)) if exponent >= 0:
-            return f"{_formula(base, 5)}{superscript(exponent)}"
+            return _around(f"{_formula(base, 5)}{superscript(exponent)}", around > 4)
         case Arithmetic(op, left, right):
             strength = _STRENGTH[op]
             after = strength + (op in "-/^")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed, Expression, Negative
@@ -162,6 +162,7 @@ def test_a_polynomial_in_symbols_has_the_same_values(e, a, b, t) -> None:
     assert total == value(elapsed(e), names | {"t": t})
 
 
+@example(read_expression("(a ^ 2) ^ 2"), 3, 0, 0)
 @given(polynomials, numbers, numbers, numbers)
 def test_formulas_mean_what_they_say(e, a, b, t) -> None:
     row = {"a": a, "b": b, "t": t}
