@@ -20,7 +20,7 @@ from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.scan import Reading, as_scanned, read, reading
+from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.model import Model
 from pulse.store.units import ROWS, Unit, units
 
@@ -75,9 +75,8 @@ class Job:
         return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage)
 
     def keys(self, fragment: Fragment) -> Expression:
-        """The predicate on keys that all its scans share; TRUE where they differ."""
-        own = {leaf.keys for leaf in fragment.inputs if isinstance(leaf, Scan)}
-        return next(iter(own)) if len(own) == 1 else TRUE
+        """Of which keys it reads segments: those that any of its scans wants."""
+        return keys_of(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
 
     def units(self, fragment: Fragment, at_least: int = 1) -> tuple[Unit, ...]:
         """What the workers of a fragment over scans read, one each."""

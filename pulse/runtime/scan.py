@@ -5,11 +5,14 @@ Workers read the files themselves: what crosses into the JVM is a number per uni
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -17,7 +20,19 @@ import pyarrow.dataset as ds
 from pulse.core import SegmentBatch
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.expression import TRUE, And, Column, Comparison, Constant, Expression, Not, Or, columns_of
+from pulse.core.expression import (
+    FLIPPED,
+    TRUE,
+    And,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Not,
+    Or,
+    columns_of,
+    transform,
+)
 from pulse.core.order import Ranges, narrow
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation
@@ -160,7 +175,7 @@ def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> p
 
 
 def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
-    """A predicate over ``alias.key`` columns and constants for Arrow's reader."""
+    """A predicate that compares keys (by their own names, or as ``alias.key``) with constants, for Arrow's reader."""
     if isinstance(predicate, And):
         made = pc.scalar(True)
         for one in predicate.operands:
@@ -174,9 +189,12 @@ def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expre
     if isinstance(predicate, Not):
         return ~_as_filter(predicate.operand, types)
     if isinstance(predicate, Comparison):
-        left, right = predicate.left, predicate.right
-        name = next(_own(side) for side in (left, right) if isinstance(side, Column))
-        return _COMPARE[predicate.relation](_operand(left, types, name), _operand(right, types, name))
+        relation, key, constant = predicate.relation, predicate.left, predicate.right
+        if isinstance(key, Constant):
+            relation, key, constant = FLIPPED[relation], constant, key
+        assert isinstance(key, Column), predicate
+        assert isinstance(constant, Constant), predicate
+        return _compared(_own(key), relation, constant.value, types)
     assert isinstance(predicate, Constant), predicate
     return pc.scalar(bool(predicate.value))
 
@@ -185,23 +203,57 @@ def _own(column: Column) -> str:
     return column.name.partition(".")[2] or column.name
 
 
-def _operand(side: Expression, types: dict[str, pa.DataType], name: str) -> pc.Expression:
-    if isinstance(side, Column):
-        return pc.field(_own(side))
-    assert isinstance(side, Constant), side
+def _compared(name: str, relation: str, value: Any, types: dict[str, pa.DataType]) -> pc.Expression:
     type_ = types[name]
+    if pa.types.is_integer(type_) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Exactly, whatever the number: Arrow would take 2.5 for the key 2, and not take what the key's type cannot hold.
+        if value != math.floor(value):
+            if relation in ("=", "!="):
+                return pc.scalar(relation == "!=")
+            relation, value = (
+                ("<=", math.floor(value)) if relation in ("<", "<=") else (">=", math.ceil(value))
+            )
+        value = int(value)
+        try:
+            return _COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
+        except (pa.ArrowInvalid, OverflowError):
+            return pc.scalar(relation in (("<", "<=", "!=") if value > 0 else (">", ">=", "!=")))
     try:
-        return pc.scalar(pa.scalar(side.value, type_))
+        return _COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        if isinstance(side.value, float) and pa.types.is_integer(type_):
-            return pc.scalar(side.value)  # 2.5 is no key, but keys can be compared with it
         raise ScanError(
-            f"query: key '{name}' is {type_}, which {side} cannot be compared with; write a value of that type"
+            f"query: key '{name}' is {type_}, which {Constant(value)} cannot be compared with; write a value of that type"
         ) from None
 
 
+def keys_of(scans: Iterable[Scan]) -> Expression:
+    """The keys that any of these scans wants, as a predicate over their own names; TRUE where one wants all."""
+    wanted = dict.fromkeys(_by_own_names(scan.keys) for scan in scans)
+    if TRUE in wanted:
+        return TRUE
+    return next(iter(wanted)) if len(wanted) == 1 else Or(tuple(wanted))
+
+
+def _by_own_names(keys: Expression) -> Expression:
+    return transform(keys, lambda e: Column(_own(e)) if isinstance(e, Column) else e)
+
+
+def _of_keys(relation: Relation, keys: Expression) -> Relation:
+    """The groups for which the predicate holds."""
+    columns = dict(zip(relation.columns.key_names, relation.keys, strict=True))
+    number = pa.array(np.arange(relation.groups))
+    listed = pa.table([*columns.values(), number], names=[*columns, "#"])
+    chosen = listed.filter(_as_filter(keys, dict(relation.columns.key)))["#"].to_numpy()
+    return relation if len(chosen) == relation.groups else relation.select_groups(chosen)
+
+
 def as_scanned(relation: Relation, scan: Scan) -> Relation:
-    """What the scan gives of the relation that was read: its time range, its attributes by its alias."""
+    """What the scan gives of the relation that was read: its keys, its time range, its attributes by its alias.
+
+    A relation is read for all scans of a fragment, so it may hold keys that another one wants.
+    """
+    if scan.keys != TRUE:
+        relation = _of_keys(relation, scan.keys)
     if scan.start is not None or scan.end is not None:
         ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
         keep, lo, hi = narrow(ranges, scan.start, scan.end)
