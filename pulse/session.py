@@ -191,11 +191,13 @@ class Session:
     ) -> str:
         """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open."""
         from pulse.plan.explain import explain
+        from pulse.runtime.answer import degrees
 
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, False)
         known = order.query.parameters
-        return explain(order.query.bind(given) if set(known) <= set(given) else order.query)
+        asked = order.query.bind(given) if set(known) <= set(given) else order.query
+        return explain(asked, degrees(order.paths))
 
     def sweep(
         self,

@@ -14,9 +14,21 @@ from pulse.runtime import local
 from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.write import check, write_batches, write_frame
+from pulse.store.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def degrees(paths: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """The degree of the polynomials of each stream's attributes, for their equation systems."""
+    found = {}
+    for stream, path in paths.items():
+        model = Model(path)
+        degree = model.manifest.fit.get("degree")
+        for name in model.schema.modelled_names:
+            found[stream, name] = degree if isinstance(degree, int) else 1
+    return found
 
 
 class Answer:
@@ -80,7 +92,7 @@ class Answer:
 
     def explain(self) -> str:
         """The plan, its equation systems, and what is shuffled."""
-        return explain(self._asked)
+        return explain(self._asked, degrees(self._paths))
 
     def write(
         self,
