@@ -29,7 +29,7 @@ from pulse.kernels.envelope import Envelope as Pieces
 from pulse.kernels.envelope import envelope
 from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import subtract
-from pulse.operators.regroup import Regrouped, columns_by, placed, prefer, regroup
+from pulse.operators.regroup import Regrouped, about_own_start, columns_by, placed, prefer, regroup
 from pulse.operators.relation import Relation
 
 
@@ -132,6 +132,8 @@ class Envelope:
         offsets = np.concatenate([offsets[:-1].reshape(-1, 3), offsets[3::3, None]], axis=1)
         ref = rows.ref[source]
         cells = align(ref, lo, hi, offsets)
+        near, first, last = about_own_start(cells.ref, cells.lo, cells.hi)
+        cells = cells._replace(ref=near, lo=first, hi=last)
         model, low, high = (coefficients_at(cells, f, ref, c3) for f in range(3))
         _, under, _ = bounds(subtract(model, low), cells.lo, cells.hi)
         _, over, _ = bounds(subtract(high, model), cells.lo, cells.hi)
@@ -158,7 +160,7 @@ def _functions(inputs: Regrouped) -> Regrouped:
     counts = np.zeros((rows.groups, 2), np.int64)
     np.add.at(counts, (rows.group, point.astype(np.int64)), 1)
     offsets = np.concatenate(([0], np.cumsum(counts.ravel())))
-    span = rows.ref[order], rows.lo[order], rows.hi[order]
+    span = rows.lo[order], rows.hi[order]
     return Regrouped(placed(rows, order, span, (), offsets), inputs.keys, 2 * inputs.groups)
 
 

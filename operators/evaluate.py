@@ -37,21 +37,17 @@ from pulse.core.expression import (
     Negative,
     Parameter,
 )
-from pulse.core.instants import split
 from pulse.core.schema import Role
 from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import add, multiply, subtract
-from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
+from pulse.operators.regroup import about_own_start
 from pulse.operators.relation import Relation
 
 Operand = float | str
 """A number, or the name of a model (possibly hidden) of the relation at work."""
 
 ELAPSED = "#elapsed"
-
-FAR = 1000.0  # lengths from the reference: what a product loses there is a millionth of what floats can tell
-_ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Relation:
@@ -128,26 +124,11 @@ class Evaluation:
             self.relation = old.take(rows, lo=lo, hi=hi, ref=ref)
 
     def near(self) -> None:
-        """Write rows that lie far from their reference, for their length, about their own start.
-
-        A product about a far reference has terms that all but cancel. Ends that are whole microseconds but for the rounding of a
-        far offset become just that: beside a neighbour that was not moved no hole must show.
-        """
+        """Write rows that lie far from their reference about their own start: before anything is multiplied."""
         old = self.relation
-        reach = np.maximum(np.abs(old.lo), np.abs(old.hi))
-        far = (reach > FAR * (old.hi - old.lo)) & (reach > GRAIN * FAR)
-        if not far.any():
-            return
-        slack = GRAIN + _ULPS * reach
-        (start, lo), (end, rest) = split(old.ref, old.lo), split(old.ref, old.hi)
-        lo, rest = np.where(np.abs(lo) <= slack, 0.0, lo), np.where(np.abs(rest) <= slack, 0.0, rest)
-        hi = np.where(old.is_point, lo, (end - start) / MICROSECONDS + rest)
-        self.relation = old.take(
-            np.arange(len(old)),
-            ref=np.where(far, start, old.ref),
-            lo=np.where(far, lo, old.lo),
-            hi=np.where(far, hi, old.hi),
-        )
+        ref, lo, hi = about_own_start(old.ref, old.lo, old.hi)
+        if ref is not old.ref:
+            self.relation = old.take(np.arange(len(old)), ref=ref, lo=lo, hi=hi)
 
     def sizes(self, name: str) -> FloatArray:
         """Per row the largest absolute value of a model on the row's range."""

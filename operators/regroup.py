@@ -15,10 +15,10 @@ from pulse.core.columns import Columns
 from pulse.core.instants import split
 from pulse.core.keys import key_ranks
 from pulse.kernels.align import align
-from pulse.kernels.polynomial import taylor_shift
-from pulse.kernels.timeline import GRAIN
+from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.operators.relation import Relation
 
+FAR = 1000.0  # lengths from the reference: what a product loses there is a millionth of what floats can tell
 _ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -52,21 +52,20 @@ def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) ->
 def placed(
     relation: Relation,
     rows: IntArray,
-    span: tuple[IntArray, FloatArray, FloatArray],
+    span: tuple[FloatArray, FloatArray],
     keys: tuple[pa.Array, ...],
     offsets: IntArray,
 ) -> Relation:
-    """Rows in any order, in groups of their own, on other ranges about other references; the drift is lost."""
-    ref, lo, hi = span
-    by = (ref - relation.ref[rows]) / 1e6
+    """Rows in any order, in groups of their own, on other ranges; the drift is lost."""
+    lo, hi = span
     return replace(
         relation,
         keys=keys,
         offsets=offsets,
-        ref=ref,
+        ref=relation.ref[rows],
         lo=lo,
         hi=hi,
-        models={name: taylor_shift(c[rows], by) for name, c in relation.models.items()},
+        models={name: c[rows] for name, c in relation.models.items()},
         err={name: values[rows] for name, values in relation.err.items()},
         drift={},
         certainty=relation.certainty[rows],
@@ -83,9 +82,29 @@ def prefer(model: Relation, possible: Relation) -> Relation:
     cells = align(both.ref, both.lo, both.hi, offsets, outer=True)
     first, second = cells.index[:, 0], cells.index[:, 1]
     rows = np.where(first >= 0, first, second)
-    made = placed(both, rows, (cells.ref, cells.lo, cells.hi), model.keys, cells.offsets)
+    # About their own references, as a cell's may be far from where another row is written about.
+    by = (cells.ref - both.ref[rows]) / MICROSECONDS
+    made = placed(both, rows, (cells.lo + by, cells.hi + by), model.keys, cells.offsets)
     doubted = np.where((first >= 0) & (second >= 0), LIKELY, CERTAIN).astype(np.uint8)
     return replace(made, certainty=np.minimum(made.certainty, doubted))
+
+
+def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The same ranges, those that lie far from their reference, for their length, about their own start.
+
+    Sums and products about a far reference have terms that all but cancel. Ends that are whole microseconds but for the
+    rounding of a far offset become just that: beside a neighbour that was not moved no hole must show.
+    """
+    reach = np.maximum(np.abs(lo), np.abs(hi))
+    far = (reach > FAR * (hi - lo)) & (reach > GRAIN * FAR)
+    if not far.any():
+        return ref, lo, hi
+    slack = GRAIN + _ULPS * reach
+    (start, first), (end, last) = split(ref, lo), split(ref, hi)
+    first = np.where(np.abs(first) <= slack, 0.0, first)
+    last = np.where(np.abs(last) <= slack, 0.0, last)
+    last = np.where(lo == hi, first, (end - start) / MICROSECONDS + last)
+    return np.where(far, start, ref), np.where(far, first, lo), np.where(far, last, hi)
 
 
 # -- rows at the time of others ---------------------------------------------------------------------------------
@@ -109,7 +128,7 @@ def cuts(
     offset = np.concatenate([np.concatenate([lo, hi]) for _, _, lo, hi in tables])
     whole, rest = split(ref, offset)
     order = np.lexsort((rest, whole))
-    gap = np.diff(whole[order]) / 1e6 + np.diff(rest[order])
+    gap = np.diff(whole[order]) / MICROSECONDS + np.diff(rest[order])
     slack = GRAIN + _ULPS * np.abs(offset[order])
     rank = np.empty(len(ref), np.int64)
     rank[order] = np.cumsum(np.concatenate(([0], gap > np.maximum(slack[1:], slack[:-1]))))[: len(ref)]

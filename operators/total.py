@@ -26,7 +26,7 @@ from pulse.core.columns import Columns
 from pulse.kernels.align import align, coefficients_at
 from pulse.kernels.polynomial import add
 from pulse.operators.lineage import Lineage
-from pulse.operators.regroup import columns_by, prefer, regroup
+from pulse.operators.regroup import about_own_start, columns_by, prefer, regroup
 from pulse.operators.relation import Relation
 
 
@@ -112,7 +112,8 @@ def _halved(rows: Relation, groups: IntArray) -> tuple[Relation, IntArray]:
     end = np.minimum(first + 2, np.repeat(groups[1:], counts))
     pairs = np.stack([rows.offsets[first], rows.offsets[first + 1], rows.offsets[end]], axis=1)
     cells = align(rows.ref, rows.lo, rows.hi, pairs, outer=True)
-    index = cells.index
+    ref, lo, hi = about_own_start(cells.ref, cells.lo, cells.hi)
+    cells, index = cells._replace(ref=ref, lo=lo, hi=hi), cells.index
     # A missing partner (-1) is the last entry of what follows: nothing, and nothing doubtful.
     err = {name: np.append(values, 0.0)[index].sum(axis=1) for name, values in rows.err.items()}
     certainty = np.append(rows.certainty, np.uint8(CERTAIN))[index].min(axis=1)

@@ -194,7 +194,7 @@ def relations(draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2
     from pulse.operators.lineage import Lineage
     from pulse.operators.relation import Relation
 
-    keys = draw(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=max_keys, unique=True))
+    keys = sorted(draw(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=max_keys, unique=True)))
     offsets, ref, lo, hi, rows = [0], [], [], [], {"x": [], "y": []}
     drift = {"x": [], "y": []}
     err = {"x": [], "y": []}

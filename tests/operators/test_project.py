@@ -1,0 +1,62 @@
+"""Projections: names, roles and expressions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+
+from pulse.core.columns import Columns
+from pulse.core.expression import Arithmetic, Column, Constant, Function
+from pulse.operators.project import Project
+from pulse.operators.relation import Relation
+from tests.operators.contract import causes, check_contract
+from tests.strategies import relations
+
+X, Y = Column("x"), Column("y")
+KEY = (("k", pa.string()), ("n", pa.int64()))
+
+
+@given(relations(codes=(1, 2, 3)))
+def test_names_share_their_arrays(relation: Relation) -> None:
+    project = Project(
+        (("b", X), ("a", Y), ("id", Column("k")), ("v", Column("u")), ("source", Constant("s"))),
+        Columns(
+            (("id", pa.string()), ("source", pa.string()), ("n", pa.int64())),
+            ("b", "a"),
+            (("v", pa.int64()),),
+            "time",
+        ),
+    )
+    made = check_contract(project, relation, project.columns)
+    assert made.models["b"] is relation.models["x"] or relation.groups > 0
+    again = project.segments(relation)
+    assert again.models["b"] is relation.models["x"]
+    assert again.drift["a"] is relation.drift["y"]
+    assert again.unmodelled["v"] is relation.unmodelled["u"]
+    assert again.keys[0] is relation.keys[0]
+    assert again.keys[1].to_pylist() == ["s"] * relation.groups
+    assert again.keys[2] is relation.keys[1]
+    assert np.array_equal(again.certainty, relation.certainty)
+
+
+@given(relations())
+def test_names_may_be_swapped(relation: Relation) -> None:
+    made = Project((("x", Y), ("y", X)), Columns(KEY, ("x", "y"), (), "t")).segments(relation)
+    assert made.models["x"] is relation.models["y"]
+    assert made.models["y"] is relation.models["x"]
+
+
+@given(relations())
+def test_expressions_are_modelled_and_linear_ones_keep_the_drift(relation: Relation) -> None:
+    linear = Arithmetic("-", Arithmetic("*", Constant(2), X), Y)
+    project = Project(
+        (("l", linear), ("d", Function("distance", (X, Y, Constant(0), Constant(0)))), ("c", Constant(3))),
+        Columns(KEY, ("l", "d", "c"), (), "t"),
+    )
+    made = check_contract(project, relation, project.columns)
+    assert set(made.drift) == {"l", "c"}
+    sources = [row[0] for row in causes(made)]
+    assert np.allclose(made.drift["l"], 2 * relation.drift["x"][sources] + relation.drift["y"][sources])
+    assert np.allclose(made.models["c"], 3.0)
+    assert np.array_equal(made.is_point, relation.is_point[sources])
