@@ -25,10 +25,10 @@ class Lineage:
 
     @classmethod
     def of(cls, lists: pa.ListArray) -> Lineage:
-        """From a ``lineage`` column."""
+        """From a ``lineage`` column. A cause of several rows is one entry, so that a window over them names it once."""
         offsets = lists.offsets.to_numpy().astype(np.int64)
         table = lists.values[int(offsets[0]) : int(offsets[-1])]
-        return cls(offsets - offsets[0], np.arange(len(table)), table)
+        return cls(offsets - offsets[0], np.arange(len(table)), table)._known_once()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -63,25 +63,31 @@ class Lineage:
         entries[_ranges(offsets[:-1] + counts_a, counts_b, np.concatenate(([0], np.cumsum(counts_b))))] = (
             moved
         )
-        table = a.table if same else pa.concat_arrays([a.table, b.table])
-        return Lineage(offsets, entries, table)._distinct()
+        if same:
+            return Lineage(offsets, entries, a.table)._distinct()
+        table = pa.concat_arrays([a.table, b.table])
+        return Lineage(offsets, _firsts(table)[entries], table)._distinct()
 
     @staticmethod
     def concat(parts: list[Lineage]) -> Lineage:
-        """Rows of one after rows of the other."""
+        """Rows of one after rows of the other. A cause that several parts know is one entry from here on."""
         before = np.cumsum([0, *(len(part.table) for part in parts)])
         entries = [part.entries + shift for part, shift in zip(parts, before, strict=False)]
         counts = np.concatenate([np.diff(part.offsets) for part in parts])
-        return Lineage(
-            np.concatenate(([0], np.cumsum(counts))),
-            np.concatenate(entries),
-            pa.concat_arrays([part.table for part in parts]),
-        )
+        table = pa.concat_arrays([part.table for part in parts])
+        whole = Lineage(np.concatenate(([0], np.cumsum(counts))), np.concatenate(entries), table)
+        return whole._known_once()
 
     def to_arrow(self) -> pa.ListArray:
         """The ``lineage`` column."""
         table = self.table.take(pa.array(self.entries))
         return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), table).cast(LINEAGE)
+
+    def _known_once(self) -> Lineage:
+        """The same causes, those that are equal by one entry."""
+        firsts = _firsts(self.table)
+        once = np.array_equal(firsts, np.arange(len(firsts)))
+        return self if once else Lineage(self.offsets, firsts[self.entries], self.table)._distinct()
 
     def _distinct(self) -> Lineage:
         """Each cause of a row once."""
@@ -92,6 +98,19 @@ class Lineage:
         fresh[1:] = (row[1:] != row[:-1]) | (entries[1:] != entries[:-1])
         counts = np.bincount(row[fresh], minlength=len(self))
         return Lineage(np.concatenate(([0], np.cumsum(counts))), entries[fresh], self.table)
+
+
+def _firsts(table: pa.StructArray) -> IntArray:
+    """For each entry of the table the first that says the same: what came over different exchanges may be of one origin."""
+    segment, key, ref, lo, hi = table.flatten()
+    codes = key.dictionary_encode().indices.fill_null(-1)
+    columns = [one.to_numpy() for one in (hi, lo, ref.view(pa.int64()), codes, segment)]
+    order = np.lexsort(columns)
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = np.any([one[order][1:] != one[order][:-1] for one in columns], axis=0)
+    firsts = np.empty(len(order), np.int64)
+    firsts[order] = order[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]]
+    return firsts
 
 
 def _ranges(starts: IntArray, counts: IntArray, offsets: IntArray) -> IntArray:
