@@ -27,7 +27,7 @@ from pulse.kernels._jit import (
 )
 from pulse.kernels.polynomial import horner
 from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
-from pulse.kernels.window import first_closing, instant, last_closing
+from pulse.kernels.window import first_closing, instant
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -139,32 +139,6 @@ def _spread_codes(codes, row, out):
         out[p] = codes[i] if i >= 0 else 0
 
 
-@kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1)
-def _closing_times(ref, lo, hi, offsets, size, every, out_group, out_offsets, first, counts):
-    """Returns the number of runs; points belong to the run before them, or to the first."""
-    m = 0
-    for g in range(offsets.shape[0] - 1):
-        last = -1
-        for i in range(offsets[g], offsets[g + 1]):
-            is_range = hi[i] > lo[i]
-            if i == offsets[g] or (last >= 0 and not meets(ref[last], hi[last], ref[i], lo[i])):
-                out_group[m], out_offsets[m], first[m], counts[m] = g, i, 0, 0
-                last = -1
-                m += 1
-            if not is_range:
-                continue
-            slack = MICROSECONDS * tolerance(ref[i], lo[i], ref[i], hi[i])
-            if last < 0:
-                whole, rest = instant(ref[i], lo[i])
-                first[m - 1] = -(-(first_closing(whole, rest, slack) + size) // every) * every
-            whole, rest = instant(ref[i], hi[i])
-            end = last_closing(whole, rest, slack)
-            counts[m - 1] = max((end - first[m - 1]) // every + 1, 0)
-            last = i
-    out_offsets[m] = offsets[-1]
-    return m
-
-
 def sample_every(
     ref: Ints, lo: Array, hi: Array, offsets: Ints, every_us: int, longest_hole: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
@@ -190,22 +164,6 @@ def sample_every(
     out_offsets, row = np.zeros(stretches + 1, np.int64), np.empty(samples, np.int64)
     _fill(begin, count, offsets, every_us, longest, group, first, out_offsets, row)
     return group, first, out_offsets, row
-
-
-def closing_times(
-    ref: Ints, lo: Array, hi: Array, offsets: Ints, size_us: int, every_us: int
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """``(group[R], offsets[R + 1], first[R], count[R])``: the runs of pieces without a hole, and when windows on them close.
-
-    Run ``r`` has the pieces ``offsets[r]:offsets[r + 1]``; windows of ``size`` within it close at ``first[r] + i * every``.
-    """
-    ref, lo, hi, offsets = _pieces(ref, lo, hi, offsets)
-    if size_us <= 0 or every_us <= 0:
-        raise ValueError(f"expected positive microseconds, got size {size_us!r} and every {every_us!r}")
-    out = tuple(np.empty(len(ref) + (place == 1), np.int64) for place in range(4))
-    m = _closing_times(ref, lo, hi, offsets, size_us, every_us, *out)
-    group, runs, first, count = (one[: m + (place == 1)].copy() for place, one in enumerate(out))
-    return group, runs, first, count
 
 
 def evaluate_rows(ref: Ints, c: Array, row: Ints, first: Ints, offsets: Ints, every_us: int) -> Array:

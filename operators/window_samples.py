@@ -1,8 +1,8 @@
 """Windows at their closing times, straight from segments (semantics 3.5, 3.6, 4.2).
 
-1 Transforms: sums and averages by panes (:mod:`pulse.kernels.window_average`), extrema by the deque of
-  :mod:`pulse.kernels.sliding`. A window that touches a hole or reaches before the first segment has no result; each
-  stretch without a hole gives a stretch of samples.
+1 Transforms: sums and averages (:mod:`pulse.kernels.window_average`) and extrema (:mod:`pulse.kernels.window_extremum`) by panes.
+  A window that touches a hole or reaches before the first segment has no result; each stretch without a hole gives a stretch of
+  samples.
 2 Bounds: an average's is ``min(mean of err, (drift at head + drift at tail) / size)`` and what rounding may do, a sum's that
   times the size; an extremum's is the largest of the segments that the window touches. The certainty is the smallest of them.
 3 Inverts: the bound of an average is allotted to all segments of the window alike, that of an extremum to each.
@@ -18,13 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pulse.core.arrays import FloatArray
-from pulse.core.certainty import ABSENT, CERTAIN, CertaintyArray
+from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.time import format_duration
-from pulse.kernels.sample import closing_times
-from pulse.kernels.sliding import sliding_extremum_at
 from pulse.kernels.window_average import Windows, first_not_finite, window_averages_every
+from pulse.kernels.window_extremum import window_extremum_every
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
@@ -82,25 +80,15 @@ def extremum_samples(
     if function not in ("min", "max"):
         raise OperatorError(f"window: expected min or max, got '{function}'")
     relation = _present(relation)
-    pieces = relation.ref, relation.lo, relation.hi
-    run_group, run_offsets, first, counts = closing_times(*pieces, relation.offsets, size, every)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    closing = np.repeat(first - every * offsets[:-1], counts) + every * np.arange(offsets[-1])
-
-    def extremum(c: FloatArray, upper: bool) -> tuple[FloatArray, CertaintyArray]:
-        values, _, status = sliding_extremum_at(*pieces, c, run_offsets, size, closing, offsets, upper=upper)
-        return values, status
-
-    values, status = extremum(relation.models[argument], function == "max")
-    err, _ = extremum(relation.err[argument][:, None], True)
-    codes: CertaintyArray = np.full(len(values), CERTAIN, np.uint8)
-    if (relation.certainty != CERTAIN).any():
-        doubt, _ = extremum((CERTAIN - relation.certainty.astype(np.float64))[:, None], True)
-        codes = (CERTAIN - doubt).astype(np.uint8)
-    codes[status != 0] = ABSENT
-    some = np.flatnonzero(counts)
-    kept = np.concatenate((offsets[:-1][some], offsets[-1:]))
-    found = Windows(run_group[some], first[some], kept, values, err, codes)
+    found = window_extremum_every(
+        (relation.ref, relation.lo, relation.hi, relation.models[argument]),
+        relation.offsets,
+        err=relation.err[argument],
+        certainty=relation.certainty,
+        size_us=size,
+        advance_us=every,
+        upper=function == "max",
+    )
     return _samples(relation, found, output, every, columns)
 
 

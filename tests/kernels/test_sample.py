@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.sample import closing_times, evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
 from tests import naive
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
@@ -106,28 +106,6 @@ def test_a_hole_of_years_costs_nothing():
     group, _, offsets, row = sample_every([0, 0], [0.0, 90 * year], [1.0, 90 * year + 1], [0, 2], 100, 64)
     assert group.tolist() == [0, 0]
     assert len(row) == offsets[-1] == 20_000
-
-
-@given(groups(), st.integers(1, 9))
-def test_windows_close_within_runs(given_, size):
-    scale, found, every = given_
-    size *= scale[0]
-    ref, lo, hi, offsets = columns(found)
-    group, runs, first, count = closing_times(ref, lo, hi, offsets, size, every)
-    assert runs[-1] == len(ref)
-    mine = {(g, int(first[r]) + j * every) for r, g in enumerate(group) for j in range(count[r])}
-    expected = set()
-    for g, f in enumerate(found):
-        merged = []
-        for begin, end in f.ranges:
-            if begin < end and merged and merged[-1][1] == begin:
-                merged[-1][1] = end
-            elif begin < end:
-                merged.append([begin, end])
-        for begin, end in merged:
-            t = -(-(begin + size) // every) * every
-            expected |= {(g, u) for u in range(t, end + 1, every)}
-    assert mine == expected
 
 
 def test_what_holds_for_a_piece_holds_for_its_samples():

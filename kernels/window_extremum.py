@@ -1,0 +1,251 @@
+"""Smallest and largest values over sliding windows at regular closing times (semantics 3.6, 4.2).
+
+As in :mod:`pulse.kernels.window_average` the closing times, and the instants at which windows open, cut the time line into
+panes. One walk over the pieces of a run (a stretch of one group without a hole) finds in each pane the extremum, the largest
+``err`` and the largest doubt of the pieces it touches; a window is so many panes in a row. The best of ``m`` neighbours comes
+of running bests from both ends of blocks of ``m`` (van Herk 1992, Gil and Werman 1993): three comparisons each, whatever ``m``.
+
+A pane ``[a, b)`` has the infimum (or supremum) of what lies in it: the values at the ends of the pieces' parts, from within, and
+at critical points. Points (semantics 1.2) between pieces that meet count in the pane that holds them, ``a`` included, ``b`` not;
+they cover nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from pulse.kernels._jit import (
+    BOOL,
+    FLOAT,
+    IN1,
+    IN2,
+    IN_BYTE1,
+    IN_INT1,
+    INT,
+    OUT1,
+    OUT_BYTE1,
+    OUT_INT1,
+    device,
+    kernel,
+    step,
+)
+from pulse.kernels.extrema import critical_points_row, extrema_work
+from pulse.kernels.polynomial import horner
+from pulse.kernels.timeline import GRAIN, MICROSECONDS, meets
+from pulse.kernels.window import next_piece
+from pulse.kernels.window_average import Windows
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
+_BOUNDS = types.Tuple((IN1, IN_BYTE1))
+_STRETCHES = types.Tuple((OUT_INT1, OUT_INT1, OUT_INT1))
+_RESULTS = types.Tuple((OUT1, OUT1, OUT_BYTE1))
+_WINDOW = types.Tuple((INT, INT))
+
+_EPSILON = 2.220446049250313e-16
+_FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
+_CERTAIN = 3
+
+
+@kernel(IN1, IN1, IN_INT1, FLOAT)
+def _room(lo, hi, offsets, per_second):
+    """How many cuts the largest group can have, and all groups."""
+    largest, total = 0.0, 0.0
+    for g in range(offsets.shape[0] - 1):
+        length = 0.0
+        for i in range(offsets[g], offsets[g + 1]):
+            length += max(hi[i] - lo[i], 0.0) * per_second + 2.0
+        largest = max(largest, length)
+        total += length
+    return largest, total
+
+
+@step
+def _slack(lo, hi):
+    """Microseconds within which an instant counts as at an end of the piece."""
+    return MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo), abs(hi)))
+
+
+@device
+def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
+    """Extremum, error and doubt of each pane of the run that starts with piece ``p``, the first cut at ``cut``.
+
+    ``before`` is the first point at which the run starts, or ``p``. ``sign`` is -1 for a smallest value: panes hold ``sign``
+    times it. Returns the first piece after the run and the number of cuts; pane ``i`` begins at cut ``i``.
+    """
+    ref, lo, hi, c = table
+    err, codes = bounds
+    best, widest, doubt = panes
+    ahead, after = steps
+    scratch, critical = work
+    k = c.shape[1]
+    n, found = 0, 0
+    top, wide, unsure = -np.inf, 0.0, 0.0
+    unseen = before
+    while True:
+        origin, begin, end = ref[p], lo[p], hi[p]
+        slack = _slack(begin, end)
+        until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
+        own, code = err[p], float(_CERTAIN - codes[p])
+        if k > 2:
+            found = critical_points_row(c, p, k, begin, end, scratch, critical)
+        if n == 0 and cut <= origin + np.int64(math.floor(begin * MICROSECONDS + slack)):
+            n, cut, ahead, after = 1, cut + ahead, after, ahead
+        for q in range(unseen, p):  # points where the piece starts: the pane that holds them has begun
+            top = max(top, sign * horner(c, q, k, lo[q]))
+            wide, unsure = max(wide, err[q]), max(unsure, float(_CERTAIN - codes[q]))
+        a = begin
+        value = sign * horner(c, p, k, a)
+        is_cut = True
+        while is_cut:
+            is_cut = cut <= until
+            b = (cut - origin) / MICROSECONDS if is_cut else end
+            b = b if b > a else a
+            b = b if b < end else end
+            next_value = sign * horner(c, p, k, b)
+            if (b - a) * MICROSECONDS > slack:
+                higher = value if value > next_value else next_value
+                top = higher if higher > top else top
+                wide = own if own > wide else wide
+                unsure = code if code > unsure else unsure
+                for r in range(found):
+                    if a < critical[r] < b:
+                        top = max(top, sign * horner(c, p, k, critical[r]))
+            if is_cut:
+                if n > 0:
+                    best[n - 1], widest[n - 1], doubt[n - 1] = top, wide, unsure
+                top, wide, unsure = -np.inf, 0.0, 0.0
+                n, cut, ahead, after = n + 1, cut + ahead, after, ahead
+            a, value = b, next_value
+        last = p
+        p = next_piece(lo, hi, p, stop)
+        if p == stop or not meets(ref[last], end, ref[p], lo[p]):
+            return p, n
+        unseen = last + 1
+
+
+@device
+def _slide(panes, m, span, from_start):
+    """``panes[i]`` becomes the largest from ``i`` to the end of its block of ``span``, ``from_start[i]`` that from its start."""
+    place = 0
+    for i in range(m):
+        from_start[i] = panes[i] if place == 0 or panes[i] > from_start[i - 1] else from_start[i - 1]
+        place = place + 1 if place + 1 < span else 0
+    place = (m - 1) % span
+    for i in range(m - 2, -1, -1):
+        if place == 0:
+            place = span - 1
+        else:
+            place -= 1
+            panes[i] = panes[i] if panes[i] > panes[i + 1] else panes[i + 1]
+
+
+@device
+def _write(panes, from_start, first, span, stride, sign, out):
+    """The largest of ``span`` panes up to the cuts ``first, first + stride, …``."""
+    for j in range(out.shape[0]):
+        i = first + j * stride
+        a, b = panes[i - span], from_start[i - 1]
+        out[j] = sign * (a if a > b else b)
+
+
+@kernel(_TABLE, _BOUNDS, IN_INT1, _WINDOW, BOOL, INT, _STRETCHES, _RESULTS)
+def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
+    """Returns the numbers of stretches and of samples."""
+    ref, lo, hi, c = table
+    size, advance = window
+    group, begin, starts = stretches
+    work = (extrema_work(c.shape[1]), np.empty(c.shape[1] + 1))
+    panes = (np.empty(room), np.empty(room), np.empty(room))
+    from_start, doubts = np.empty(room), np.empty(room)
+    sign = 1.0 if upper else -1.0
+    odd = size % advance  # windows open this long before a closing time
+    stride = 2 if odd > 0 else 1
+    span = size // advance * stride + stride - 1
+    m, place = 0, 0
+    for g in range(offsets.shape[0] - 1):
+        stop = offsets[g + 1]
+        p = next_piece(lo, hi, offsets[g] - 1, stop)
+        while p < stop:
+            start = ref[p] + np.int64(math.ceil(lo[p] * MICROSECONDS - _slack(lo[p], hi[p])))
+            closing = -(-start // advance) * advance
+            opens = odd > 0 and closing - odd >= start  # the first cut is where a window opens
+            cut = closing - odd if opens else closing
+            steps = (advance, advance)
+            if odd > 0:
+                steps = (odd, advance - odd) if opens else (advance - odd, odd)
+            before = p
+            if p > offsets[g] and lo[p - 1] == hi[p - 1] and meets(ref[p - 1], hi[p - 1], ref[p], lo[p]):
+                before = p - 1  # a point at which the run starts
+            p, n = _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes)
+            shift = 1 if opens else 0  # closing times are the cuts shift, shift + stride, …
+            first = span + (span - shift) % stride
+            if first >= n:
+                continue
+            count = (n - 1 - first) // stride + 1
+            to = slice(place, place + count)
+            _slide(panes[0], n - 1, span, from_start)
+            _write(panes[0], from_start, first, span, stride, sign, out[0][to])
+            _slide(panes[1], n - 1, span, from_start)
+            _write(panes[1], from_start, first, span, stride, 1.0, out[1][to])
+            _slide(panes[2], n - 1, span, from_start)
+            _write(panes[2], from_start, first, span, stride, 1.0, doubts[:count])
+            for j in range(count):
+                out[2][place + j] = np.uint8(_CERTAIN - doubts[j])
+            group[m], starts[m] = g, place
+            begin[m] = closing + (first - shift) // stride * advance
+            m += 1
+            place += count
+    starts[m] = place
+    return m, place
+
+
+def window_extremum_every(
+    table: tuple[Ints, Array, Array, Array],
+    offsets: Ints,
+    *,
+    err: Array,
+    certainty: Bytes,
+    size_us: int,
+    advance_us: int,
+    upper: bool = False,
+) -> Windows:
+    """Infimum, or with ``upper`` supremum, over ``[t - size, t)`` at all ``t`` that are multiples of ``advance``.
+
+    ``table`` is ``(ref, lo, hi, c)``. The bound of a window is the largest, and its certainty the smallest, of the pieces and
+    points that it touches. A window that is not covered by one run has no result; each run is a stretch of its own.
+
+    >>> table = np.zeros(1, np.int64), [0.0], [5.0], [[0.0, 2.0]]
+    >>> codes = np.full(1, 3, np.uint8)
+    >>> found = window_extremum_every(table, [0, 1], err=[0.5], certainty=codes, size_us=2_000_000, advance_us=1_000_000)
+    >>> found.first, found.values, found.err
+    (array([2000000]), array([0., 2., 4., 6.]), array([0.5, 0.5, 0.5, 0.5]))
+    """
+    ref, offsets = (np.ascontiguousarray(x, dtype=np.int64) for x in (table[0], offsets))
+    n = len(ref)
+    lo, hi, c, err = (np.ascontiguousarray(x, dtype=np.float64) for x in (*table[1:], err))
+    codes = np.ascontiguousarray(certainty, np.uint8)
+    if any(x.shape != (n,) for x in (lo, hi, err, codes)) or c.ndim != 2 or len(c) != n or c.shape[1] == 0:
+        raise ValueError(f"expected {n} of lo, hi, err and certainty, as ref, and c of shape ({n}, k >= 1)")
+    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
+        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
+        raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
+    if size_us <= 0 or advance_us <= 0:
+        raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
+    cuts = (2 if size_us % advance_us else 1) * MICROSECONDS / advance_us
+    most_of_group, most = (math.ceil(x * (1 + 1e-9)) + 2 for x in _room(lo, hi, offsets, cuts))
+    stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64))
+    out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
+    table, window = (ref, lo, hi, c), (size_us, advance_us)
+    m, count = _window_every(table, (err, codes), offsets, window, upper, most_of_group, stretches, out)
+    group, first, starts = stretches
+    values, widths, found = (x[:count] for x in out)
+    return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)

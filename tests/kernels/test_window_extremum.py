@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulse.kernels.sliding import sliding_extremum_at
+from pulse.kernels.window_extremum import window_extremum_every
+from tests.strategies import EPOCH_US, SCALES, coefficients, functions
+
+SECOND = 1_000_000
+
+
+@given(st.data(), st.sampled_from(SCALES[:3]), st.integers(1, 4), st.booleans())
+def test_windows_equal_those_asked_one_by_one(data, scale, k, upper):
+    """The kernel that takes any closing times, held against exact fractions in its own test, is the oracle."""
+    f = data.draw(functions(scale, max_pieces=8))
+    n = len(f.ranges)
+    c = data.draw(coefficients(f, scale, k))
+    err = np.array(data.draw(st.lists(st.integers(0, 8), min_size=n, max_size=n)), float)
+    codes = np.array(data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n)), np.uint8)
+    size, advance = (scale[0] * data.draw(st.integers(1, 7)) for _ in range(2))
+    made = window_extremum_every(
+        (f.ref, f.lo, f.hi, c),
+        [0, n],
+        err=err,
+        certainty=codes,
+        size_us=size,
+        advance_us=advance,
+        upper=upper,
+    )
+    mine = {
+        int(first) + j * advance: place
+        for first, a, b in zip(made.first, made.offsets[:-1], made.offsets[1:], strict=True)
+        for j, place in enumerate(range(a, b))
+    }
+    ends = [t for one in f.ranges for t in one] or [0]
+    closing = np.arange(-(-ends[0] // advance) * advance, ends[-1] + 1, advance)
+
+    def asked(values, largest):
+        return sliding_extremum_at(
+            f.ref, f.lo, f.hi, values, [0, n], size, closing, [0, len(closing)], upper=largest
+        )
+
+    values, _, status = asked(c, upper)
+    widths, doubt = asked(err[:, None], True)[0], asked(3.0 - codes[:, None], True)[0]
+    assert set(mine) == set(closing[status == 0].tolist())
+    largest = max(
+        (
+            abs(x) * max(abs(a), abs(b)) ** j
+            for a, b, row in zip(f.lo, f.hi, c, strict=True)
+            for j, x in enumerate(row)
+        ),
+        default=0.0,
+    )
+    for t, value, wide, unsure in zip(closing.tolist(), values, widths, doubt, strict=True):
+        if t in mine:
+            assert made.values[mine[t]] == pytest.approx(value, rel=1e-9, abs=1e-9 + 1e-12 * largest)
+            assert made.err[mine[t]] == wide
+            assert made.certainty[mine[t]] == 3 - unsure
+
+
+def test_critical_points_points_and_holes_by_hand():
+    S = SECOND
+    table = (
+        np.full(4, EPOCH_US),
+        [-3.0, 1.0, 1.0, 9.0],
+        [1.0, 1.0, 3.0, 12.0],
+        [[1.0, 2.0, 1.0], [-7.0, 0.0, 0.0], [5.0, 0.0, 0.0], [2.0, 0.0, 0.0]],
+    )
+    err, codes = [0.5, 2.0, 1.0, 0.25], np.array([3, 1, 2, 3], np.uint8)
+    made = window_extremum_every(table, [0, 4], err=err, certainty=codes, size_us=2 * S, advance_us=S)
+    assert ((made.first - EPOCH_US) // S).tolist() == [-1, 11]
+    assert made.offsets.tolist() == [0, 5, 7]
+    assert made.values.tolist() == [0.0, 0.0, 0.0, -7.0, -7.0, 2.0, 2.0]
+    assert made.err.tolist() == [0.5, 0.5, 0.5, 2.0, 2.0, 0.25, 0.25]
+    assert made.certainty.tolist() == [3, 3, 3, 1, 1, 3, 3]
+
+
+def test_a_point_at_the_start_of_a_run_is_in_the_window_that_opens_there():
+    S = SECOND
+    codes = np.full(2, 3, np.uint8)
+    for start, expected in ((0.0, [-1.0, 4.0]), (0.5, [4.0])):
+        table = ([0, 0], [start, start], [start, 3.0], [[-1.0], [4.0]])
+        made = window_extremum_every(
+            table, [0, 2], err=[0.0, 0.0], certainty=codes, size_us=2 * S, advance_us=S
+        )
+        assert made.values.tolist() == expected
+
+
+def test_nothing_in_nothing_out():
+    nothing = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros((0, 3)))
+    made = window_extremum_every(
+        nothing, [0, 0], err=[], certainty=np.zeros(0, np.uint8), size_us=1, advance_us=1
+    )
+    assert made.offsets.tolist() == [0]
+    assert len(made.values) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size_us": 0}, "positive microseconds"),
+        ({"err": [0.0, 0.0]}, "expected 1 of lo, hi, err"),
+        ({"table": ([0], [np.nan], [1.0], [[1.0]])}, "finite seconds"),
+        ({"offsets": [0]}, "ascending offsets"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    order = {
+        "table": ([0], [0.0], [1.0], [[1.0]]),
+        "offsets": [0, 1],
+        "err": [0.0],
+        "certainty": np.full(1, 3, np.uint8),
+    }
+    order |= {"size_us": 1, "advance_us": 1} | change
+    with pytest.raises(ValueError, match=message):
+        window_extremum_every(**order)
