@@ -149,15 +149,18 @@ class _Predicates:
             if square < 0.0:  # a negative distance is below all
                 return self._all(relation in (">", ">=", "!="))
             dx, dy, e = work.offsets(left.arguments)
-            return compare_distance(*self._arrays(dx * dx + dy * dy, e), square, relation, own)
+            squares, e = self._arrays(dx * dx + dy * dy, e)
+            return compare_distance(squares, e, square, relation, own)
         (x, ex), (y, ey) = work.number(left), work.number(right)
         for expression, value in ((left, x), (right, y)):
             if not isinstance(expression, (Column, Constant)) and not np.isfinite(value).all():
                 work.result(expression)  # names where
         if np.ndim(y) == 0:
-            return compare_constant(*self._arrays(x, ex + ey), float(y), relation, own)
+            values, e = self._arrays(x, ex + ey)
+            return compare_constant(values, e, float(y), relation, own)
         if np.ndim(x) == 0:
-            return compare_constant(*self._arrays(y, ex + ey), float(x), FLIPPED[relation], own)
+            values, e = self._arrays(y, ex + ey)
+            return compare_constant(values, e, float(x), FLIPPED[relation], own)
         x, ex, y, ey = self._arrays(x, ex, y, ey)
         return compare(x, ex, y, ey, relation, own)
 
