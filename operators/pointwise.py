@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import BoolArray, FloatArray
+from pulse.core.arrays import BoolArray
 from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
 from pulse.core.expression import (
