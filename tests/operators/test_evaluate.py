@@ -74,7 +74,8 @@ def functions():
 
 def check_bounds(relation: Relation, made: Relation, expression: Expression) -> None:
     sources = [ids[0] for ids in causes(made)]
-    for row, cause in enumerate(sources):
+    for row in range(0, len(made), 1 + len(made) // 20):  # pieces of one row are much alike
+        cause = sources[row]
         for at in naive.instants_of(made, row)[1:]:
             got = naive.piece_value(made.ref[row], made.models["z"][row], at)
             sizes = [
