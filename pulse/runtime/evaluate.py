@@ -7,7 +7,7 @@ the segments below it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pulse.core.certainty import LIKELY
 from pulse.core.expression import TRUE, Constant
@@ -26,14 +26,17 @@ from pulse.operators.sample import sample
 from pulse.operators.samples import Samples
 from pulse.operators.total import Total
 from pulse.operators.union import Union as UnionOperator
-from pulse.operators.window_samples import extremum_samples, integral_samples
+from pulse.operators.window_samples import extremum_samples, integrals_samples
 from pulse.plan.nodes import Across, Exchange, Filter, Join, Near, Node, Project, Scan, Union, Window, walk
 
-SHARED_BYTES = 1 << 28
+SHARED_BYTES = 1 << 29
 """Samples of windows that the variants of a sweep keep for each other, per worker."""
 
 SHARED_SCANS = 4
 """Scans, narrowed each in its own way, that they keep."""
+
+
+_INTEGRALS = ("sum", "avg")
 
 
 class Evaluation:
@@ -49,6 +52,14 @@ class Evaluation:
         self._inputs, self._possible, self._home = dict(inputs), possible, home
         self._relations: dict[tuple[Node, bool], Relation] = {}
         self._sampled: dict[tuple[Node, int], Samples] = {}
+        self._expected: dict[tuple[Node, str, str], dict[Window, None]] = {}
+
+    def expect(self, roots: Iterable[Node]) -> None:
+        """That these plans will be asked for as samples: their windows over one input are then evaluated in one pass."""
+        for root in roots:
+            for node in walk(root):
+                if isinstance(node, Window) and node.function in _INTEGRALS:
+                    self._expected.setdefault(_family(node), {})[node] = None
 
     def segments(self, node: Node) -> Relation:
         """The node's output as segments."""
@@ -132,8 +143,9 @@ class Evaluation:
                 return project_samples(self.samples(input, every), outputs, node.columns)
             case Window(input) if isinstance(node.size, int):
                 below = self._segments(input, self._possible)
-                windows = integral_samples if node.function in ("sum", "avg") else extremum_samples
-                return windows(
+                if node.function in _INTEGRALS:
+                    return self._integrals(node, below, every)
+                return extremum_samples(
                     below, node.function, node.argument, node.output, node.size, every, node.columns
                 )
             case Join() if _on_all_keys(node):
@@ -143,6 +155,18 @@ class Evaluation:
                     return joined
                 return filter_samples(joined, node.condition, possible=self._possible)
         return sample(self.segments(node), every)
+
+    def _integrals(self, node: Window, below: Relation, every: int) -> Samples:
+        """A window, and with it the expected ones over the same input, as far as there is room to keep them."""
+        kept = [one for (other, _), one in self._sampled.items() if isinstance(other, Window)]
+        used = sum(map(_bytes, kept))
+        room = (SHARED_BYTES - used) // max(used // max(len(kept), 1), 1) if kept else 4
+        waiting = [one for one in self._expected.get(_family(node), ()) if (one, every) not in self._sampled]
+        others = [one for one in waiting if one != node][: max(room - 1, 0)]
+        asked = [(one.output, one.size, one.columns) for one in (node, *others) if isinstance(one.size, int)]
+        made = integrals_samples(below, node.function, node.argument, asked, every)
+        self._sampled |= {(one, every): samples for one, samples in zip(others, made[1:], strict=True)}
+        return made[0]
 
 
 def without_possible(relation: Relation) -> Relation:
@@ -173,10 +197,15 @@ def _nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | 
     return Nearness(near.left, near.right, reach, near.window, slack)
 
 
+def _family(node: Window) -> tuple[Node, str, str]:
+    """Windows that can be evaluated in one pass agree in this."""
+    return node.input, node.function, node.argument
+
+
 def _window(node: Window) -> Integral | Extremum:
     assert isinstance(node.size, int)
     assert node.advance is None or isinstance(node.advance, int)
-    operator = Integral if node.function in ("sum", "avg") else Extremum
+    operator = Integral if node.function in _INTEGRALS else Extremum
     return operator(node.function, node.argument, node.output, node.size, node.advance)
 
 

@@ -42,7 +42,9 @@ def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluatio
     for leaf in fragment.inputs:
         assert isinstance(leaf, Scan)
         inputs[leaf] = as_scanned(relation, leaf)
-    return Evaluation(inputs, possible=job.possible(to is not None))
+    evaluation = Evaluation(inputs, possible=job.possible(to is not None))
+    evaluation.expect([fragment.root])
+    return evaluation
 
 
 def run_on_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Iterator[Parcel | pa.RecordBatch]:
@@ -70,6 +72,7 @@ def run_on_parcels(
     grid = next((job.grids[leaf] for leaf in fragment.inputs if leaf in job.grids), None)
     home = None if grid is None else PairHome.of(received[0].place, cells[0], cells[-1])
     evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
+    evaluation.expect([fragment.root])
     bucket = None
     if home is not None and grid is not None:
         bucket = home.bucket * grid.bucket, (home.bucket + 1) * grid.bucket

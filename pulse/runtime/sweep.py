@@ -137,6 +137,7 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
         reading, keys = job.reading(fragment), job.keys(fragment)
         if (reading, keys) not in shared:
             shared = {(reading, keys): Evaluation({}, possible=job.query.possible)}
+            shared[reading, keys].expect(one.fragments[-1].root for one in sweep.jobs[number:])
         evaluation = shared[reading, keys]
         relation = read(reading, unit, keys)
         scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
