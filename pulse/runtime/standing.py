@@ -1,0 +1,272 @@
+"""A standing query: it keeps the current models of its streams, and when one changes solves again what depends on it.
+
+State is explicit: the segments that still matter of every stream, and the results they gave. An update (semantics 1.4) changes
+results only from its start on. So what is solved again is the plan over the keys that changed, from as far back as windows reach;
+the results are compared with those given before, and only the differences are emitted (:mod:`pulse.operators.difference`)::
+
+    updates ──settle──> segments of the streams ──plan, on what changed──> new results ──difference──> +I  -U +U  -D
+
+A plan that treats keys apart (no aggregate across keys) is evaluated once for each of its scans: that scan over the changed
+keys, scans before it over the unchanged, scans after it over all; every combination with a changed key is met exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import LIKELY
+from pulse.core.columns import Columns
+from pulse.core.keys import key_ranks
+from pulse.core.order import Ranges
+from pulse.core.updates import settle
+from pulse.operators.difference import Changes, change_schema, difference
+from pulse.operators.grid import within
+from pulse.operators.relation import Relation
+from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.scan import as_scanned
+
+_FAR = 1 << 62
+_GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
+
+
+@dataclass(frozen=True)
+class StandingState:
+    """``streams``: the segments at rest that still matter, by plain names. ``results``: what holds now, from the watermark on."""
+
+    streams: Mapping[str, Relation]
+    results: Relation
+    watermark: int = -_FAR
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What an update led to."""
+
+    changes: Changes
+    solved: int  # keys that were solved again, over all scans
+    results: int  # result segments that were computed
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A bound query over streams with these columns. Immutable; the state is passed in and out."""
+
+    query: Query
+    columns: Mapping[str, Columns]
+    plan: Node = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plan", optimise(self.query.plan))
+
+    @property
+    def radius(self) -> int:
+        """How far back, in microseconds, a result can depend on its inputs: all windows down the longest path."""
+        return _radius(self.plan)
+
+    @property
+    def output(self) -> Columns:
+        """The columns of results: the plan's, with the keys that are selected."""
+        own = self.plan.columns
+        return replace(own, key=tuple(pair for pair in own.key if pair[0] in self.query.select))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of changes."""
+        return change_schema(self.output.segment_schema())
+
+    def start(self) -> StandingState:
+        """Nothing known yet."""
+        return StandingState(
+            {stream: Relation.empty(columns) for stream, columns in self.columns.items()},
+            Relation.empty(self.plan.columns),
+        )
+
+    def update(self, state: StandingState, updates: Mapping[str, Relation]) -> tuple[StandingState, Solved]:
+        """Take new segments in, by stream; what they change."""
+        some = {stream: one for stream, one in updates.items() if len(one)}
+        if not some:
+            return state, Solved(Changes(self.schema.empty_table()), 0, 0)
+        since = min(_first_instant(one) for one in some.values())
+        streams = dict(state.streams)
+        changed: dict[str, BoolArray] = {}
+        for stream, one in some.items():
+            streams[stream], changed[stream] = _settled(streams[stream], one)
+        new, solved = self._solve(streams, changed, since)
+        touched = self._touched(state.results, new, streams, changed)
+        before = within(state.results.select_groups(np.flatnonzero(touched)), since, _FAR)
+        changes = difference(_selected(before, self.output), _selected(new, self.output))
+        kept = Relation.concat([_except(state.results, touched, since), new]).merged()
+        return StandingState(streams, kept, state.watermark), Solved(changes, solved, len(new))
+
+    def advance(self, state: StandingState, watermark: int) -> StandingState:
+        """Nothing before the watermark comes any more: forget what no result from it on depends on."""
+        if watermark <= state.watermark:
+            return state
+        oldest = watermark - self.radius - _GRACE
+        streams = {
+            stream: _ending_after(relation, oldest).without_empty_groups()
+            for stream, relation in state.streams.items()
+        }
+        results = _ending_after(state.results, watermark).without_empty_groups()
+        return StandingState(streams, results, watermark)
+
+    # -- solving again --------------------------------------------------------------------------------------
+
+    def _solve(
+        self, streams: Mapping[str, Relation], changed: Mapping[str, BoolArray], since: int
+    ) -> tuple[Relation, int]:
+        """The results from ``since`` on that depend on what changed; how many keys were solved for them."""
+        recent = {
+            stream: within(relation, since - self.radius - _GRACE, _FAR)
+            for stream, relation in streams.items()
+        }
+        marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
+        leaves = tuple(dict.fromkeys(scans(self.plan)))
+        if not self._by_key:
+            inputs = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
+            found = self._evaluated(inputs)
+            return within(found, since, _FAR), sum(one.groups for one in inputs.values())
+        parts, solved = [], 0
+        for place, leaf in enumerate(leaves):
+            if not marks[leaf.stream].any():
+                continue
+            inputs = {}
+            for other_place, other in enumerate(leaves):
+                mark = marks[other.stream]
+                if other_place == place:
+                    chosen = np.flatnonzero(mark)
+                elif other_place < place:
+                    chosen = np.flatnonzero(~mark)
+                else:
+                    chosen = np.arange(len(mark))
+                inputs[other] = as_scanned(recent[other.stream].select_groups(chosen), other)
+            solved += inputs[leaf].groups
+            parts.append(within(self._evaluated(inputs), since, _FAR))
+        return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved
+
+    def _evaluated(self, inputs: Mapping[Scan, Relation]) -> Relation:
+        found = Evaluation(dict(inputs), possible=self.query.possible).segments(self.plan)
+        if not self.query.possible:
+            found = found.take(np.flatnonzero(found.certainty >= LIKELY))
+        return found.without_empty_groups()
+
+    @property
+    def _by_key(self) -> bool:
+        return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
+
+    def _touched(
+        self,
+        results: Relation,
+        new: Relation,
+        streams: Mapping[str, Relation],
+        changed: Mapping[str, BoolArray],
+    ) -> BoolArray:
+        """Which groups of the old results are solved again: all, or those with a changed key of a stream among their keys."""
+        if not self._by_key or not results.groups:
+            return np.ones(results.groups, bool)
+        touched = _in_other(results, new)
+        for stream, marks in changed.items():
+            for leaf in scans(self.plan):
+                if leaf.stream == stream:
+                    touched |= self._has_changed_key(results, leaf, streams[stream], marks)
+        return touched
+
+    def _has_changed_key(
+        self, results: Relation, leaf: Scan, stream: Relation, marks: BoolArray
+    ) -> BoolArray:
+        """Result groups whose key columns that came from this scan name a changed key of it."""
+        names = [_followed(self.plan, f"{leaf.alias}.{name}") for name in stream.columns.key_names]
+        own = results.columns.key_names
+        if not names:
+            return np.ones(results.groups, bool)
+        if any(name is None or name not in own for name in names):
+            return np.ones(results.groups, bool)
+        columns = [results.keys[own.index(name)] for name in names if name is not None]
+        keys = [column.filter(pa.array(marks)) for column in stream.keys]
+        joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(columns, keys, strict=True)]
+        ranks = key_ranks(joined, results.groups + int(marks.sum()))
+        found: BoolArray = np.isin(ranks[: results.groups], ranks[results.groups :])
+        return found
+
+
+def _followed(plan: Node, name: str) -> str | None:
+    """What the output calls a key column of a scan; None where it is lost."""
+    from pulse.core.expression import Column
+    from pulse.plan.nodes import Project
+
+    if isinstance(plan, Scan):
+        return name if name in plan.columns.key_names else None
+    for below in plan.inputs:
+        found = _followed(below, name)
+        if found is None:
+            continue
+        if isinstance(plan, Project):
+            for new, expression in plan.outputs:
+                if expression == Column(found):
+                    return new
+        return found if found in plan.columns.key_names else None
+    return None
+
+
+def _radius(node: Node) -> int:
+    own = node.size if isinstance(node, Window) and isinstance(node.size, int) else 0
+    return own + max((_radius(one) for one in node.inputs), default=0)
+
+
+def _first_instant(relation: Relation) -> int:
+    return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).min())
+
+
+def _settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
+    """The stream at rest after the updates, and which of its keys they are of."""
+    whole = Relation.concat([held, updates])
+    names = list(whole.keys)
+    ranks = key_ranks(names, whole.groups)
+    of_row = ranks[whole.group] if names else np.zeros(len(whole), np.int64)
+    keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
+    rows = np.flatnonzero(keep & ((hi > whole.lo) | (whole.lo == whole.hi)))
+    rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()
+    return rest, _in_other(rest, updates)
+
+
+def _in_other(relation: Relation, other: Relation) -> BoolArray:
+    """Which groups of a relation have a key that the other has."""
+    if not relation.keys:
+        return np.full(relation.groups, other.groups > 0)
+    joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(relation.keys, other.keys, strict=True)]
+    ranks = key_ranks(joined, relation.groups + other.groups)
+    found: BoolArray = np.isin(ranks[: relation.groups], ranks[relation.groups :])
+    return found
+
+
+def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:
+    """Marks of a stream's keys, for those that have something recent."""
+    if marks is None:
+        return np.zeros(recent.groups, bool)
+    return _in_other(recent, whole.select_groups(np.flatnonzero(marks)))
+
+
+def _except(results: Relation, touched: BoolArray, since: int) -> Relation:
+    """The results that stay: of untouched keys all, of touched ones what lies before."""
+    stays = results.select_groups(np.flatnonzero(~touched))
+    before = within(results.select_groups(np.flatnonzero(touched)), -_FAR, since)
+    return Relation.concat([stays, before])
+
+
+def _ending_after(relation: Relation, instant: int) -> Relation:
+    ends: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
+    return relation.take(np.flatnonzero(ends >= instant))
+
+
+def _selected(relation: Relation, columns: Columns) -> Relation:
+    names = relation.columns.key_names
+    keys = tuple(relation.keys[names.index(name)] for name in columns.key_names)
+    return replace(relation, columns=columns, keys=keys)
