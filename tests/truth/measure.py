@@ -72,7 +72,7 @@ def as_frame(answer: Any) -> pd.DataFrame:
     """An Arrow table, a Spark or a pandas frame, as pandas."""
     if isinstance(answer, pd.DataFrame):
         return answer
-    return answer.to_pandas() if isinstance(answer, pa.Table) else answer.toPandas()
+    return (answer if isinstance(answer, pa.Table) else answer.toArrow()).to_pandas()
 
 
 def assess_tuples(
@@ -106,7 +106,8 @@ def assess_tuples(
     outside, worst = 0, 0.0
     if value is not None:
         off = (both["answer"] - both["value"]).abs()
-        outside = int((given & known & ~(off <= both["bound"] + rounding)).sum())
+        tiny = 4 * ULP * both["value"].abs()  # of the truth itself, which is a float here
+        outside = int((given & known & ~(off <= both["bound"] + tiny)).sum())
         used = (off / both["bound"])[given & known & (both["bound"] > rounding)]
         worst = float(used.max()) if len(used) else 0.0
     right = int((in_answer & holds).sum())
@@ -196,6 +197,7 @@ def values_outside(
 ) -> tuple[int, float]:
     """How many instants of result segments (both ends, two inside) lie outside ``model ± err``; and the most of err used.
 
+    An end stands for the instant a hundredth of a microsecond inside: the truth may jump there.
     ``truth_at(key, t)`` gives values at microseconds, and whether there is a truth.
     """
     frame = as_frame(answer)
@@ -210,8 +212,10 @@ def values_outside(
         pd.factorize(pd.Index(ranges.key), use_na_sentinel=False)[0] if len(ranges.key) else np.zeros(0, int)
     )
     bad, worst = 0, 0.0
-    for part in (0, 0.31, 0.77, 1 - 1e-9):
-        t = ranges.begin + (ranges.end - ranges.begin) * Long(part)
+    length = ranges.end - ranges.begin
+    for part in (0.0, 0.31, 0.77, 1.0):
+        inset = np.minimum(Long(0.01), length / 4)
+        t = ranges.begin + np.clip(length * Long(part), inset, length - inset)
         x = (t - ref) / SECOND
         model = c[:, -1].copy()
         for j in range(degree - 2, -1, -1):

@@ -123,16 +123,18 @@ def _primitive(u: Any, d: Any) -> Any:
     return (u * np.hypot(u, d) + d * d * np.arcsinh(ratio)) / 2
 
 
-def average_distances(a: Track, b: Track, size: int, advance: int) -> tuple[Any, Any]:
-    """Closing times of windows in which both are all the time, and the averages of their distance."""
+def average_distances(a: Track, b: Track, size: int, advance: int, near: float = np.inf) -> tuple[Any, Any]:
+    """Closing times of windows in which both are all the time, and the averages of their distance.
+
+    With ``near`` only of windows in which they come nearer than that: no other average can be below it.
+    """
     both = common(a, b)
-    if not len(both.begin):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=Long)
-    opens = np.flatnonzero(np.append(True, both.begin[1:] != both.end[:-1]))
-    bounds = np.append(opens, len(both.begin))
     times, averages = [], []
-    for i, j in pairwise(bounds):
+    opens = np.flatnonzero(np.append(True, both.begin[1:] != both.end[:-1])) if len(both.begin) else []
+    close = within(a, b, near) if near < np.inf else None
+    for i, j in pairwise(np.append(opens, len(both.begin)).astype(np.int64)):
         t = _closings(both.begin[i : i + 1], both.end[j - 1 : j], size, advance)
+        t = t if close is None else t[_touched(t, size, *close)]
         if len(t):
             run = Common(both.begin[i:j], both.end[i:j], both.start[:, i:j], both.stop[:, i:j])
             upto = _upto(run)
@@ -141,6 +143,12 @@ def average_distances(a: Track, b: Track, size: int, advance: int) -> tuple[Any,
     if not times:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=Long)
     return np.concatenate(times), np.concatenate(averages)
+
+
+def _touched(t: Any, size: int, begin: Any, end: Any) -> Any:
+    """Which windows ``[t - size, t)`` meet one of the ascending ranges."""
+    i = np.searchsorted(begin, t) - 1  # the last that begins before t
+    return (i >= 0) & (end[np.maximum(i, 0)] > t - size) if len(begin) else np.zeros(len(t), dtype=bool)
 
 
 def _upto(run: Common) -> Any:

@@ -158,6 +158,10 @@ def test_average_distances_are_those_of_quadrature(seed: int) -> None:
     size = 4 * SECOND
     t, average = pairs.average_distances(a, b, size, SECOND)
     assert len(t) > 3
+    some, fewer = pairs.average_distances(a, b, size, SECOND, near=2.0)
+    assert 0 < len(some) < len(t)
+    assert set(t[average < 2]) <= set(some)
+    assert fewer.tolist() == average[np.isin(t, some)].tolist()
     cuts = np.unique(np.concatenate([a.begin, b.begin]))
     for when, got in zip(t, average, strict=True):
         inside = [when - size, *cuts[(cuts > when - size) & (cuts < when)], when]
