@@ -1,7 +1,7 @@
 """What one worker reads of a stored model: whole keys, so that per-key work needs no exchange.
 
 Files of one fit hold different keys; after ``--append`` a key may lie in a file of each fit. So a unit is a set of files that
-share no key with any other, or a share of the keys of one large file.
+share no key with any other, or a share of the keys of a large set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.core.order import Ranges, time_order
 from pulse.store.manifest import PartFile
-from pulse.store.model import CLOSING, Model
+from pulse.store.model import Model
 
 ROWS = 1 << 18
 """Segments that one unit should hold at most; a single key may have more."""
@@ -37,7 +37,7 @@ class Unit:
 def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit, ...]:
     """All units of a model: together they hold every segment once.
 
-    Large files are cut into shares of about :data:`ROWS` segments, and further until there are ``at_least`` units, as far as
+    Large sets are cut into shares of about :data:`ROWS` segments, and further until there are ``at_least`` units, as far as
     keys allow; not if ``shared`` is false.
     """
     files = model.manifest.files
@@ -46,7 +46,7 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit
     for together in _together(model, files):
         rows, keys = sum(file.segments for file in together), max(file.keys for file in together)
         shares = 1
-        if shared and sum(not file.name.startswith(CLOSING) for file in together) == 1:
+        if shared:
             wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
             shares = max(1, min(wanted, keys))
         names = tuple(file.name for file in together)
@@ -75,21 +75,26 @@ def by_key_and_time(model: Model, table: pa.Table) -> pa.Table:
 
 
 def _read_share(model: Model, unit: Unit, columns: list[str]) -> list[pa.Table]:
+    """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted.
+
+    A share begins with the first key that begins in it when all rows are dealt evenly; one may be left without any.
+    """
     names = list(model.schema.key_names)
-    main = next(name for name in unit.files if not name.startswith(CLOSING))
-    with pq.ParquetFile(model.path / main) as file:
-        keys = file.read(columns=names)
-        starts = _starts(keys, names)
-        ends = np.append(starts, keys.num_rows)  # a share ends where a key does; one may be left without any
-        cuts = ends[np.searchsorted(ends, np.arange(unit.shares + 1) * keys.num_rows // unit.shares)]
-        begin, end = int(cuts[unit.share]), int(cuts[unit.share + 1])
-        tables = [_read_rows(file, begin, end, columns)]
-    firsts = keys.take(pa.array(starts))
-    own = keys.take(pa.array(starts[(starts >= begin) & (starts < end)]))
+    listed, starts = [], []
     for name in unit.files:
-        if name != main:
-            rest = pq.read_table(model.path / name, columns=columns)
-            tables.append(rest.filter(pa.array(_belongs(rest.select(names), own, firsts, unit))))
+        keys = pq.read_table(model.path / name, columns=names)
+        starts.append(np.append(_starts(keys, names), keys.num_rows))
+        listed.append(keys.take(pa.array(starts[-1][:-1])))
+    ranks = _ranks(pa.concat_tables(listed), names)
+    rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
+    share_of = (np.cumsum(rows) - rows) * unit.shares // max(int(rows.sum()), 1)
+    tables, seen = [], 0
+    for name, own in zip(unit.files, starts, strict=True):
+        shares = share_of[ranks[seen : seen + len(own) - 1]]
+        seen += len(own) - 1
+        begin, end = own[np.searchsorted(shares, (unit.share, unit.share + 1))].tolist()
+        with pq.ParquetFile(model.path / name) as file:
+            tables.append(_read_rows(file, begin, end, columns))
     return tables
 
 
@@ -103,24 +108,18 @@ def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -
     return file.read_row_groups(groups, columns=columns).slice(begin - int(offsets[groups[0]]), end - begin)
 
 
-def _belongs(keys: pa.Table, own: pa.Table, all_: pa.Table, unit: Unit) -> list[bool]:
-    """Which rows are of the share's own keys; keys that the main file lacks belong to the last share."""
-    mine, known = set(_texts(own)), set(_texts(all_))
-    last = unit.share == unit.shares - 1
-    return [text in mine or (last and text not in known) for text in _texts(keys)]
-
-
 def _texts(keys: pa.Table) -> list[str]:
     texts: list[str] = key_texts([c.combine_chunks() for c in keys.columns], keys.num_rows).to_pylist()
     return texts
 
 
 def _starts(keys: pa.Table, names: list[str]) -> IntArray:
-    """The first row of every key of a file, which is sorted by key."""
-    if not names or not keys.num_rows:
-        return np.zeros(1, np.int64)
-    ranks = key_ranks([keys.column(name).combine_chunks() for name in names], keys.num_rows)
-    return np.concatenate(([0], np.flatnonzero(np.diff(ranks)) + 1)).astype(np.int64)
+    """The first row of every key of a file, which is sorted by key; none of an empty one."""
+    return np.flatnonzero(np.diff(_ranks(keys, names), prepend=-1)).astype(np.int64)
+
+
+def _ranks(keys: pa.Table, names: list[str]) -> IntArray:
+    return key_ranks([keys.column(name).combine_chunks() for name in names], keys.num_rows)
 
 
 def _together(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:

@@ -58,7 +58,9 @@ def test_rows_of_a_unit_are_by_key_and_time_closing_points_included(tmp_path: Pa
     assert any(file.name.startswith("closing") for file in model.manifest.files)
     (unit,) = units(model)
     table = read_unit(model, unit, columns(model))
-    rows = list(zip(table["symbol"].to_pylist(), table["ref"].to_pylist(), table["hi"].to_pylist(), strict=True))
+    rows = list(
+        zip(table["symbol"].to_pylist(), table["ref"].to_pylist(), table["hi"].to_pylist(), strict=True)
+    )
     assert [row[:2] for row in rows] == sorted(row[:2] for row in rows)
     assert sum(hi == 0.0 for _, _, hi in rows) == 5
 
@@ -98,3 +100,19 @@ def test_a_key_that_outweighs_the_others_leaves_shares_empty(tmp_path: Path) -> 
     found = units(model, at_least=4)
     assert len(found) == 4
     assert whole(model, found).num_rows == len(model)
+
+
+@pytest.mark.parametrize("at_least", [2, 3, 9])
+def test_an_appended_model_is_shared_out_by_key(tmp_path: Path, at_least: int) -> None:
+    """The same keys in files of several fits, some new, and a file of closing points that names all."""
+    for number, (keys, start) in enumerate([(5, 0), (7, 30), (2, 60)]):
+        model = fitted(tmp_path / "m", ticks(keys, 10, start=start * 1_000_000), append=number > 0)
+    found = units(model, at_least=at_least)
+    assert len(found) == min(at_least, 7)
+    tables = [read_unit(model, unit, columns(model)) for unit in found]
+    keys_of = [set(table["symbol"].to_pylist()) for table in tables]
+    assert sum(map(len, keys_of)) == len(set().union(*keys_of)) == 7
+    order = [("symbol", "ascending"), ("ref", "ascending"), ("hi", "ascending")]
+    assert all(table.equals(table.sort_by(order)) for table in tables)
+    expected = pa.Table.from_batches([model.read().to_arrow()])
+    assert pa.concat_tables(tables).sort_by(order).equals(expected.sort_by(order))
