@@ -102,12 +102,12 @@ def _same(
         c, d = (np.pad(x, ((0, 0), (0, width - x.shape[1]))) for x in (c, d))
         powers = reach[:, None] ** np.arange(width)
         size = (np.abs(c) * powers).sum(axis=1) + (np.abs(d) * powers).sum(axis=1)
-        same &= (np.abs(c - d) * powers).sum(axis=1) <= TOLERANCE * size
+        same &= np.asarray((np.abs(c - d) * powers).sum(axis=1) <= TOLERANCE * size)
         same &= _close(old.err[name][a], new.err[name][b])
     for name in old.columns.unmodelled_names:
         one, other = old.unmodelled[name].take(pa.array(a)), new.unmodelled[name].take(pa.array(b))
         same &= _equal(one, other)
-    return same
+    return np.asarray(same, dtype=bool)
 
 
 def _close(a: FloatArray, b: FloatArray) -> BoolArray:

@@ -85,7 +85,7 @@ def _models(session: Session, say: Say, folder: Path, ticks: Path, vessels: Path
 def _macd(session: Session, say: Say, folder: Path) -> None:
     """Compare the answers of the model with those of the exact one, instant by instant."""
     begin = time.perf_counter()
-    asked = {"streams": {"S": folder / "prices-drift"}, "short": 10, "long": 60}
+    asked: dict[str, Any] = {"streams": {"S": folder / "prices-drift"}, "short": 10, "long": 60}
     rising = session.sql(RISING, **asked).to_arrow()
     seconds = time.perf_counter() - begin
     answers = _ordered(session.sql(MACD, **asked).to_arrow())

@@ -229,5 +229,5 @@ def _on_all_keys(node: Join) -> bool:
 
 
 def _bytes(samples: Samples) -> int:
-    arrays = (*samples.values.values(), *samples.err.values(), samples.certainty)
-    return sum(array.nbytes for array in arrays)
+    numbers = sum(array.nbytes for array in (*samples.values.values(), *samples.err.values()))
+    return numbers + samples.certainty.nbytes

@@ -69,7 +69,7 @@ def run_on_parcels(
         else:
             inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)
         cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
-    grid = next((job.grids[leaf] for leaf in fragment.inputs if leaf in job.grids), None)
+    grid = next((job.grids[leaf] for leaf in fragment.exchanges if leaf in job.grids), None)
     home = None if grid is None else PairHome.of(received[0].place, cells[0], cells[-1])
     evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
     evaluation.expect([fragment.root])

@@ -35,17 +35,13 @@ def cores() -> int:
 
 def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None) -> Iterator[Any]:
     if fragment.stream is not None:
-        pieces: list[Any] = list(job.units(fragment, at_least=cores()))
-
-        def work(unit: Any) -> list[Any]:
-            return list(run_on_unit(job, fragment, unit, to))
+        units = list(job.units(fragment, at_least=cores()))
+        yield from in_threads(lambda unit: list(run_on_unit(job, fragment, unit, to)), units, progress)
     else:
-        pieces = list(_by_place(job, fragment).values())
-
-        def work(received: Any) -> list[Any]:
-            return list(run_on_parcels(job, fragment, received, to))
-
-    yield from in_threads(work, pieces, progress)
+        places = list(_by_place(job, fragment).values())
+        yield from in_threads(
+            lambda received: list(run_on_parcels(job, fragment, received, to)), places, progress
+        )
 
 
 def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:

@@ -131,7 +131,7 @@ class Standing:
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
         if not self._by_key:
-            inputs = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
+            inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             found = self._evaluated(inputs)
             return within(found, since, _FAR), sum(one.groups for one in inputs.values())
         parts, solved = [], 0
@@ -152,8 +152,8 @@ class Standing:
             parts.append(within(self._evaluated(inputs), since, _FAR))
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved
 
-    def _evaluated(self, inputs: Mapping[Scan, Relation]) -> Relation:
-        found = Evaluation(dict(inputs), possible=self.query.possible).segments(self.plan)
+    def _evaluated(self, inputs: Mapping[Node, Relation]) -> Relation:
+        found = Evaluation(inputs, possible=self.query.possible).segments(self.plan)
         if not self.query.possible:
             found = found.take(np.flatnonzero(found.certainty >= LIKELY))
         return found.without_empty_groups()
