@@ -1,0 +1,324 @@
+"""Queries: Pulse in process and through Spark, on stored models, against DuckDB, Polars and Spark SQL on the tuples.
+
+Every answer is checked before it is timed: against that of DuckDB on its own sorted table, which over steps is exact, within what
+Pulse certifies; what that leaves open, precision and recall, is printed beside the times. All contenders compute every row and
+column of the answer: as Arrow tables, or on Spark into a sink that keeps nothing.
+
+Run with ``make bench``, or ``pytest benchmarks/bench_queries.py -o python_files='bench_*.py'``. ``PULSE_BENCH_QUICK=1`` takes
+small sizes, ``PULSE_BENCH_TICKS=10000000,50000000`` those.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pulse.benchmarks.peers.agreement import Agreement, agreement, largest_difference
+from pulse.benchmarks.peers.duckdb_peer import DuckDB
+from pulse.benchmarks.peers.polars_peer import Polars
+from pulse.benchmarks.peers.questions import Above, Following, Macd, Minimum, Near
+from pulse.benchmarks.peers.spark_peer import SparkSql, consumed
+from pulse.datasets.generators import generate
+from pulse.kernels import _jit
+from pulse.session import Session
+from pulse.store.model import Model
+
+QUICK = bool(os.environ.get("PULSE_BENCH_QUICK"))
+TICKS = [
+    int(n)
+    for n in os.environ.get("PULSE_BENCH_TICKS", "1000000" if QUICK else "10000000,50000000").split(",")
+]
+REPORTS = 100_000 if QUICK else 1_000_000
+SHORTS, LONGS = (4, 6, 8, 10, 12, 14, 16, 20, 24, 30), (40, 50, 60, 80, 100, 120, 160, 200, 240, 300)
+
+ASKED: dict[str, Any] = {
+    "macd": Macd(),
+    "minimum": Minimum(),
+    "above": Above(),
+    "near": Near(),
+    "following": Following(),
+}
+KEYS = {"near": ("id1", "id2"), "following": ("id1", "id2")}
+VALUE = {"macd": "diff", "minimum": "low", "above": "price", "following": "mean"}
+LEVEL = {"macd": 0.0, "above": Above().level, "following": Following().reach}
+ROUNDING = {"macd": 1e-6, "above": 1e-9, "minimum": 1e-9}  # of running sums over all keys, in the peers
+TUPLE_ENGINES = [
+    "DuckDB, sorted table",
+    "DuckDB, Parquet",
+    "Polars, sorted frame",
+    "Polars, Parquet",
+    "Spark SQL, cached",
+    "Spark SQL, Parquet",
+]
+CONTENDERS = ["pulse", "pulse, Spark", *TUPLE_ENGINES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    _jit.warm()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Session]:
+    with Session("local[*]", **{"spark.driver.memory": "6g"}) as session:
+        session.spark.range(1).collect()
+        yield session
+
+
+class Field:
+    """The data of one size, its models, and the contenders, each made when first asked for."""
+
+    def __init__(self, folder: Path, spark: Session, *, ticks: int = 0, reports: int = 0) -> None:
+        self.folder, self.spark, self.here = folder, spark, Session(engine="local")
+        self.ticks = self.vessels = None
+        self.rows = ticks or reports
+        if ticks:
+            self.ticks = folder / "ticks.parquet"
+            generate("ticks", ticks, self.ticks, seed=1, sessions=False)
+        if reports:
+            self.vessels = folder / "vessels.parquet"
+            generate("vessels", reports, self.vessels, seed=1)
+        self._peers: dict[str, Any] = {}
+        self._kept: dict[tuple[str, str], Any] = {}
+
+    def model(self, name: str) -> Model:
+        """Averages are asked of a model bounded in the integral, values of one bounded pointwise."""
+        made: Model = self._once("model", name, self._fit)
+        return made
+
+    def _fit(self, name: str) -> Model:
+        out = self.folder / f"model-{name}"
+        if self.vessels is not None:
+            truths = {"x": "linear", "y": "linear"}
+            return self.here.fit(
+                self.vessels, key="id", time="t", model=truths, error=10, max_gap=Near().max_gap, out=out
+            )
+        bound = {"drift": "0.005%"} if name == "macd" else {"error": "0.05%"}
+        return self.here.fit(self.ticks, key="symbol", time="t", model={"price": "step"}, out=out, **bound)
+
+    def ask(self, name: str, session: Session, *, possible: bool = False) -> Any:
+        """Pulse's answer."""
+        asked = ASKED[name]
+        model = self.model("macd" if name == "macd" else "other")
+        streams = {"objects" if name == "near" else "S": model}
+        return session.sql(
+            asked.text, streams=streams, possible=possible, **getattr(asked, "parameters", {})
+        ).tuples()
+
+    def peer(self, contender: str) -> Any:
+        """A tuple engine with its data; what the one before held is given back."""
+        if contender not in self._peers:
+            self.close()
+            files = {"ticks": self.ticks, "vessels": self.vessels}
+            kind, _, way = contender.partition(", ")
+            load = way != "Parquet"
+            makers = {
+                "DuckDB": DuckDB,
+                "Polars": Polars,
+                "Spark SQL": lambda **more: SparkSql(self.spark.spark, **more),
+            }
+            self._peers[contender] = makers[kind](load=load, **files)
+        return self._peers[contender]
+
+    def _once(self, what: str, name: str, make: Callable[[str], Any]) -> Any:
+        if (what, name) not in self._kept:
+            self._kept[what, name] = make(name)
+        return self._kept[what, name]
+
+    def close(self) -> None:
+        """Let the peers go."""
+        for peer in self._peers.values():
+            if hasattr(peer, "close"):
+                peer.close()
+        self._peers.clear()
+
+    def truth(self, name: str) -> tuple[pa.Table, float]:
+        """The exact answer, or nearly, and by how much not."""
+        found: tuple[pa.Table, float] = self._once("truth", name, self._exact)
+        return found
+
+    def _exact(self, name: str) -> tuple[pa.Table, float]:
+        exact = getattr(self.peer(TUPLE_ENGINES[0]), name)(ASKED[name])
+        if name != "following":
+            return exact, ROUNDING.get(name, 0.0)
+        finer = self.peer(TUPLE_ENGINES[0]).following(Following(every=2))
+        return exact, 1.5 * largest_difference(exact, finer, keys=KEYS[name], value=VALUE[name])
+
+    def reference(self, name: str) -> Agreement:
+        """Pulse's answer held against the truth."""
+        found: Agreement = self._once("reference", name, self._judge)
+        return found
+
+    def _judge(self, name: str) -> Agreement:
+        truth, slack = self.truth(name)
+        found = self.compare(name, truth, slack)
+        assert found.faults == {}
+        assert found.recall > 0.9
+        return found
+
+    def compare(self, name: str, theirs: pa.Table, slack: float) -> Agreement:
+        """With another's answer."""
+        ours = self.ask(name, self.here, possible=True)
+        keys = KEYS.get(name, ("symbol",))
+        return agreement(ours, theirs, keys=keys, value=VALUE.get(name), level=LEVEL.get(name), slack=slack)
+
+
+@pytest.fixture(scope="module", params=TICKS, ids=lambda n: f"{n:,}-ticks")
+def market(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: Session
+) -> Iterator[Field]:
+    field = Field(tmp_path_factory.mktemp("market"), spark, ticks=request.param)
+    yield field
+    field.close()
+
+
+@pytest.fixture(scope="module")
+def sea(tmp_path_factory: pytest.TempPathFactory, spark: Session) -> Iterator[Field]:
+    field = Field(tmp_path_factory.mktemp("sea"), spark, reports=REPORTS)
+    yield field
+    field.close()
+
+
+def timed(
+    benchmark: Any, group: str, contender: str, work: float, function: Callable[[], Any], rounds: int = 5
+) -> Any:
+    benchmark.group = group
+    benchmark.extra_info.update(contender=contender, work=work)
+    return benchmark.pedantic(function, rounds=rounds, iterations=1, warmup_rounds=1 if rounds > 2 else 0)
+
+
+def compete(benchmark: Any, field: Field, name: str, contender: str, group: str) -> None:
+    """Check a contender's answer, then time it."""
+    found = field.reference(name)
+    if contender == "pulse":
+        rows = field.ask(name, field.here).num_rows
+        assert rows == found.ours
+        benchmark.extra_info["accuracy"] = accuracy(found, field.truth(name)[1])
+        timed(benchmark, group, contender, field.rows, lambda: field.ask(name, field.here), rounds=9)
+    elif contender == "pulse, Spark":
+        rows = field.ask(name, field.spark).count()
+        assert rows == found.ours
+        timed(benchmark, group, contender, field.rows, lambda: consumed(field.ask(name, field.spark)))
+    else:
+        peer = field.peer(contender)
+        on_spark = isinstance(peer, SparkSql)
+
+        def run() -> Any:
+            answer = getattr(peer, name)(ASKED[name])
+            return consumed(answer) if on_spark else answer
+
+        answer = getattr(peer, name)(ASKED[name])
+        answer = answer.toArrow() if on_spark else answer
+        assert field.compare(name, answer, field.truth(name)[1]).faults == {}
+        del answer
+        timed(benchmark, group, contender, field.rows, run, rounds=2 if on_spark else 3)
+
+
+def accuracy(found: Agreement, slack: float) -> str:
+    """A line for the table of accuracies."""
+    return (
+        f"precision {found.precision:.5f}  recall {found.recall:.5f}  certain {found.certain:.4f}  "
+        f"largest bound {found.certified:.3g}, difference {found.observed:.3g} (values: {found.typical:.3g}; "
+        f"the peer's own: {slack:.2g})  rows {found.ours:,} / {found.theirs:,}"
+    )
+
+
+# The contender changes slowest, so that each loads its data once.
+@pytest.mark.parametrize("name", ["macd", "minimum", "above"])
+@pytest.mark.parametrize("contender", CONTENDERS)
+def test_ticks(benchmark: Any, market: Field, name: str, contender: str) -> None:
+    compete(benchmark, market, name, contender, f"{name}, {market.rows // 1_000_000} M ticks")
+
+
+@pytest.mark.parametrize("name", ["near", "following"])
+@pytest.mark.parametrize("contender", CONTENDERS)
+def test_vessels(benchmark: Any, sea: Field, name: str, contender: str) -> None:
+    compete(benchmark, sea, name, contender, f"{name}, {sea.rows // 1000} k reports")
+
+
+VARIANTS = [Macd(short, long) for short in SHORTS for long in LONGS]
+SOME = VARIANTS[:: len(VARIANTS) // 5][:5]
+
+
+@pytest.mark.parametrize(
+    "contender",
+    [
+        "pulse",
+        "pulse, Spark",
+        "DuckDB, a run each",
+        "DuckDB, one query for all",
+        "DuckDB, Parquet, a run each",
+    ],
+)
+def test_sweep(benchmark: Any, market: Field, contender: str) -> None:
+    """A hundred variants of MACD. Runs of DuckDB by themselves are five, and scaled: the ratio is of the time a variant."""
+    group = f"sweep of {len(VARIANTS)}, {market.rows // 1_000_000} M ticks"
+    market.model("macd")
+    if contender.startswith("pulse"):
+        session = market.here if contender == "pulse" else market.spark
+        streams = {"S": market.model("macd")}
+
+        def sweep() -> pa.Table:
+            return session.sweep(Macd.text, streams=streams, short=list(SHORTS), long=list(LONGS)).summary()
+
+        check_sweep(market, sweep().to_pylist())
+        timed(benchmark, group, contender, len(VARIANTS), sweep, rounds=3)
+        return
+    peer = market.peer("DuckDB, Parquet" if "Parquet" in contender else "DuckDB, sorted table")
+    if contender == "DuckDB, one query for all":
+        rows = timed(
+            benchmark, group, contender, len(VARIANTS), lambda: peer.all_macds_figures(VARIANTS), rounds=1
+        )
+        assert rows.num_rows == len(VARIANTS)
+    else:
+        rounds = 1 if "Parquet" in contender else 2
+        found = timed(
+            benchmark,
+            group,
+            contender,
+            len(SOME),
+            lambda: [peer.macd_figures(v) for v in SOME],
+            rounds=rounds,
+        )
+        assert all(one.num_rows == 1 for one in found)
+
+
+def check_sweep(market: Field, rows: list[dict[str, Any]]) -> None:
+    """How long a variant holds, against the tuples: a closing time stands for its advance."""
+    exact = market.peer("DuckDB, sorted table")
+    by = {(row["short"], row["long"]): row for row in rows}
+    assert len(by) == len(VARIANTS)
+    for variant in SOME:
+        row = by[variant.short, variant.long]
+        (holds,) = exact.macd_figures(variant).column(0).to_pylist()
+        assert row["certain_seconds"] <= holds * variant.advance * (1 + 1e-6)
+        assert abs(row["seconds"] - holds * variant.advance) <= 0.02 * holds * variant.advance
+
+
+@pytest.mark.parametrize("contender", ["pulse", "pulse, Spark", "DuckDB, Parquet", "Polars, Parquet"])
+def test_first_query(benchmark: Any, market: Field, contender: str, tmp_path: Path) -> None:
+    """From the file to the first answer: with a fit, or without."""
+    group = f"file to first MACD, {market.rows // 1_000_000} M ticks"
+    if contender.startswith("pulse"):
+        session = market.here if contender == "pulse" else market.spark
+
+        def run() -> Any:
+            out = tmp_path / os.urandom(4).hex()
+            model = session.fit(
+                market.ticks, key="symbol", time="t", model={"price": "step"}, drift="0.005%", out=out
+            )
+            answer = session.sql(Macd.text, streams={"S": model}, **Macd().parameters).tuples()
+            return answer if isinstance(answer, pa.Table) else consumed(answer)
+    else:
+        peer = market.peer(contender)
+
+        def run() -> Any:
+            return peer.macd(Macd())
+
+    answer = timed(benchmark, group, contender, market.rows, run, rounds=2)
+    assert answer is None or answer.num_rows > 0

@@ -1,0 +1,12 @@
+"""Tuple engines on the benchmarked queries: the strongest formulation found for each, and how answers are compared.
+
+Layers, each importing strictly lower ones::
+
+    duckdb_peer   polars_peer   spark_peer   agreement
+          |            |            |
+               questions
+
+Every peer takes the tuples of a Parquet file and gives its answer as columns key(s), t, value. All of them know that the file is
+sorted by time and exploit it. Over step truth their answers are exact up to rounding; over linear truth positions are exact at
+the grid's instants, and averages are trapezoids over it.
+"""

@@ -1,0 +1,112 @@
+"""Whether a tuple engine's answer and Pulse's agree within what Pulse certifies, and how good Pulse's is beside it.
+
+Pulse is asked with its possible rows. The two agree where (semantics 3.9)
+
+* every row that Pulse holds certain is in the other answer,
+* every row of the other answer is in Pulse's, be it only as possible,
+* values of common rows differ by no more than ``err``.
+
+A peer whose own answer is not exact says by how much, ``slack``: it widens ``err``, and excuses rows whose value is that near to
+the predicate's ``level``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import duckdb
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rows of Pulse's answer (certain and likely) and of the other; what must be 0; how good the answer is."""
+
+    ours: int
+    theirs: int
+    wrong: int  # certain, and not in the other answer
+    missed: int  # in the other answer only
+    outside: int  # values that differ by more than their bound
+    precision: float
+    recall: float
+    certain: float  # share of the answer
+    certified: float  # largest bound of a row of the answer
+    observed: float  # largest difference
+    typical: float  # median size of a value, to hold the two against
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """What must not be and is."""
+        return {name: n for name, n in asdict(self).items() if name in ("wrong", "missed", "outside") and n}
+
+
+def agreement(
+    ours: pa.Table,
+    theirs: pa.Table,
+    *,
+    keys: tuple[str, ...],
+    value: str | None = None,
+    level: float | None = None,
+    slack: float = 0.0,
+) -> Agreement:
+    """``ours`` has possible rows, ``{value}_err`` and ``certainty``; ``theirs`` keys, t and value.
+
+    ``level`` is what values are compared with by the query, None if it keeps all of them.
+    """
+    on = " and ".join(f"o.{key}::varchar = p.{key}::varchar" for key in keys)
+    o, p, err = (f"o.{value}", f"p.{value}", f"o.{value}_err") if value else ("0.0", "0.0", "0.0")
+    near = {
+        side: f"abs({v} - ({level})) <= {slack!r}" if level is not None else "false"
+        for side, v in zip("op", (o, p), strict=True)
+    }
+    with duckdb.connect() as connection:
+        connection.register("ours", ours)
+        connection.register("theirs", theirs)
+        row = connection.execute(f"""
+            select
+                count(*) filter (answered), count(*) filter (there),
+                count(*) filter (sure and not there and not near_ours),
+                count(*) filter (there and not given and not near_theirs),
+                count(*) filter (given and there and not abs(difference) <= err + {slack!r}),
+                count(*) filter (answered and there), count(*) filter (sure),
+                coalesce(max(err) filter (answered), 0), coalesce(max(abs(difference)) filter (answered and there), 0),
+                coalesce(median(abs(value)) filter (there), 0)
+            from (
+                select o.t is not null as given, p.t is not null as there,
+                    coalesce(o.certainty = 'certain', false) as sure,
+                    coalesce(o.certainty in ('certain', 'likely'), false) as answered,
+                    coalesce({near["o"]}, false) as near_ours, coalesce({near["p"]}, false) as near_theirs,
+                    {err} as err, {o} - {p} as difference, {p} as value
+                from ours o full join theirs p on (o.t::timestamp = p.t::timestamp and {on}))""").fetchone()
+    assert row is not None
+    answered, there, wrong, missed, outside, right, sure, certified, observed, typical = row
+    return Agreement(
+        ours=answered,
+        theirs=there,
+        wrong=wrong,
+        missed=missed,
+        outside=outside,
+        precision=_share(right, answered),
+        recall=_share(right, there),
+        certain=_share(sure, answered),
+        certified=certified,
+        observed=observed,
+        typical=typical,
+    )
+
+
+def largest_difference(one: pa.Table, other: pa.Table, *, keys: tuple[str, ...], value: str) -> float:
+    """Of the values of common rows: how far a coarse grid's answer is from a finer one's."""
+    on = " and ".join(f"o.{key} = p.{key}" for key in ("t", *keys))
+    with duckdb.connect() as connection:
+        connection.register("one", one)
+        connection.register("other", other)
+        found = connection.execute(
+            f"select max(abs(o.{value} - p.{value})) from one o join other p on ({on})"
+        ).fetchone()
+    assert found is not None
+    return float(found[0])
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
