@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,8 @@ from pulse.plan.fragments import Fragment
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.fragment_work import To, run_on_parcels, run_on_unit
 from pulse.runtime.job import Job
+
+_AHEAD = 2  # pieces per thread that are under way or wait to be taken
 
 Progress = Callable[[int, int], None]
 """Told how many pieces of work are done, of how many."""
@@ -56,7 +60,10 @@ def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:
 def in_threads(
     work: Callable[[Any], list[Any]], pieces: list[Any], progress: Progress | None
 ) -> Iterator[Any]:
-    """The output of every piece in order, a few pieces ahead: kernels run without Python's lock."""
+    """The output of every piece in order: kernels run without Python's lock.
+
+    Work is only a few pieces ahead of whoever takes its output, so that results do not pile up.
+    """
     threads = min(cores(), len(pieces))
     if threads <= 1:
         for done, piece in enumerate(pieces, 1):
@@ -65,8 +72,13 @@ def in_threads(
                 progress(done, len(pieces))
         return
     with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[list[Any]]] = deque()
+        waiting = iter(pieces)
         try:
-            for done, made in enumerate(pool.map(work, pieces), 1):
+            ahead.extend(pool.submit(work, piece) for piece in islice(waiting, _AHEAD * threads))
+            for done in range(1, len(pieces) + 1):
+                made = ahead.popleft().result()
+                ahead.extend(pool.submit(work, piece) for piece in islice(waiting, 1))
                 yield from made
                 if progress is not None:
                     progress(done, len(pieces))
