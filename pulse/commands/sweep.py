@@ -64,9 +64,10 @@ def sweep(
     from pulse.session import Session
 
     begin = clock.perf_counter()
-    for file in (out, summary):
-        if file is not None:
-            check(file, overwrite=overwrite)
+    if out is not None:
+        check(out, overwrite=overwrite, folders=engine == "spark")
+    if summary is not None:
+        check(summary, overwrite=overwrite, folders=False)
     with Session(master, engine=engine) as session:
         swept = session.sweep(
             options.query_text(query),

@@ -106,9 +106,9 @@ class Answer:
 
         A name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted.
         """
-        check(out, overwrite=overwrite)
         wanted = self.query.rate is not None if tuples is None else tuples
         job = prepare(self.query, self._paths, tuples=wanted, lineage=self._lineage and not wanted)
+        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         if self._spark is None:
             return write_batches(local.batches(job, progress), job.schema, out)
         from pulse.runtime import historical

@@ -6,6 +6,7 @@ The file appears whole or not at all, and is written batch by batch, so that mem
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,26 +20,51 @@ import pyarrow.parquet as pq
 from pulse.core.errors import PulseError
 
 KINDS = (".parquet", ".csv")
+_OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
 
 
 class OutputError(PulseError, ValueError):
     """A file that cannot be written as asked."""
 
 
-def check(out: str, *, overwrite: bool) -> None:
-    """That the file can be written, before any work is done."""
+def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders: bool = True) -> None:
+    """That the file can be written, before any work is done; ``folders`` says whether there is Spark to write one."""
     if is_folder(out):
+        _check_folder(out, overwrite=overwrite, folders=folders)
         return
     path = Path(out)
     if path.suffix.lower() not in KINDS:
-        raise OutputError(
-            f"--out {out}: expected a name that ends in {' or '.join(KINDS)}, or a folder (ending in /) for Spark to write to"
-        )
+        or_folder = ", or a folder (ending in /) for Spark to write to" if folders else ""
+        raise OutputError(f"--out {out}: expected a name that ends in {' or '.join(KINDS)}{or_folder}")
     if path.exists() and (not overwrite or path.is_dir()):
         kind = "a folder" if path.is_dir() else "there already"
         raise OutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
+    if schema is not None and path.suffix.lower() == ".csv":
+        nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+        if nested:
+            raise OutputError(
+                f"--out {out}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
+            )
+
+
+def _check_folder(out: str, *, overwrite: bool, folders: bool) -> None:
+    if not folders:
+        raise OutputError(f"--out {out}: only Spark writes folders; name a file, or take --engine spark")
+    path = Path(out)
+    if "://" in out or not path.exists():
+        return
+    if not path.is_dir():
+        raise OutputError(f"--out {out}: it is a file; choose another name")
+    if not overwrite:
+        raise OutputError(f"--out {out}: it is there already; choose another name, or --overwrite it")
+    # Overwriting removes the whole folder, so it must be of the kind that is written here.
+    others = sorted(one.name for one in path.iterdir() if not _OWN.fullmatch(one.name))
+    if others:
+        raise OutputError(
+            f"--out {out}: it holds {others[0]}, which is no result; --overwrite removes whole folders, so choose another name"
+        )
 
 
 def is_folder(out: str) -> bool:
@@ -48,8 +74,12 @@ def is_folder(out: str) -> bool:
 
 def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str) -> int:
     """Write the batches to a file; how many rows there were."""
+    check(out, overwrite=True, schema=schema, folders=False)
     path = Path(out)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
+    except OSError as e:
+        raise OutputError(f"--out {out}: nothing can be written there: {e.strerror}") from None
     os.close(handle)
     rows = 0
     try:
@@ -94,11 +124,6 @@ def _read(parts: list[Path]) -> Iterator[pa.RecordBatch]:
 
 def _writer(path: Path, name: str, schema: pa.Schema) -> Any:
     if path.suffix.lower() == ".csv":
-        nested = [field.name for field in schema if pa.types.is_nested(field.type)]
-        if nested:
-            raise OutputError(
-                f"--out {path}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
-            )
         return pacsv.CSVWriter(name, schema)
     return pq.ParquetWriter(name, schema, compression="zstd")
 
