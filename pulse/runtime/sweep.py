@@ -10,7 +10,8 @@ Queries with exchanges run variant by variant over what was read: what they shuf
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +63,9 @@ class Grid:
             if not listed:
                 raise SweepError(f"sweep: parameter :{name} has no values; give at least one")
             made.append((name, tuple(v.item() if hasattr(v, "item") else v for v in listed)))
-        return cls(tuple(made))
+        grid = cls(tuple(made))
+        _ = grid.types  # values of several kinds are said now, not after the work
+        return grid
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,10 +82,15 @@ class Grid:
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The Arrow type of each parameter's column."""
-        try:
-            return {name: pa.array(list(values)).type for name, values in self.axes}
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
-            raise SweepError(f"sweep: the values of a parameter must be of one type: {e}") from None
+        found = {}
+        for name, values in self.axes:
+            try:
+                found[name] = pa.array(list(values)).type
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+                raise SweepError(
+                    f"sweep: the values of parameter :{name} become a column and must be of one type: {e}"
+                ) from None
+        return found
 
 
 @dataclass(frozen=True)
@@ -113,11 +121,7 @@ class SweepJob:
         """Parameters, then the columns of the answer; of a summary the variant's number instead."""
         own = self.jobs[0].schema
         types = {VARIANT: pa.int64()} if self.summary else self.grid.types
-        twice = set(types) & set(own.names)
-        if twice:
-            raise SweepError(
-                f"sweep: {', '.join(sorted(twice))} is a parameter and a column of the answer; rename one"
-            )
+        _check_names(self.grid, _figure_names(self.jobs[0].columns.modelled) if self.summary else own.names)
         return pa.schema([*types.items(), *own])
 
     def labelled(self, number: int, values: Values, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -131,15 +135,14 @@ class SweepJob:
 
 def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
     """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told."""
-    shared: dict[Any, Evaluation] = {}
+    of = None
     for number, (values, job) in enumerate(zip(sweep.grid, sweep.jobs, strict=True)):
         fragment = job.fragments[-1]
-        reading, keys = job.reading(fragment), job.keys(fragment)
-        if (reading, keys) not in shared:
-            shared = {(reading, keys): Evaluation({}, possible=job.query.possible)}
-            shared[reading, keys].expect(one.fragments[-1].root for one in sweep.jobs[number:])
-        evaluation = shared[reading, keys]
-        relation = read(reading, unit, keys)
+        wanted = job.reading(fragment), job.keys(fragment)
+        if wanted != of:
+            of, relation = wanted, read(wanted[0], unit, wanted[1])
+            evaluation = Evaluation({}, possible=job.query.possible)
+            evaluation.expect(one.fragments[-1].root for one in sweep.jobs[number:])
         scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
         leaves: dict[Node, Any] = {leaf: as_scanned(relation, leaf) for leaf in scans}
         evaluation.give(leaves)
@@ -180,8 +183,8 @@ class Sweep:
         progress: Progress | None = None,
     ) -> int | None:
         """Write the tuples (by default where the query has a rate) or segments of every variant; how many rows."""
-        check(out, overwrite=overwrite)
         job = self._job(tuples=self._has_rate if tuples is None else tuples)
+        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         if self._spark is None:
             return write_batches(_in_process(job, progress), job.schema, out)
         from pulse.runtime import historical
@@ -223,25 +226,38 @@ class Sweep:
 def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.RecordBatch]:
     if not sweep.one_pass:
         for number, (values, job) in enumerate(zip(sweep.grid, sweep.jobs, strict=True)):
-            for batch in local.run(job).to_batches():
+            for batch in local.batches(job):
                 yield sweep.labelled(number, values, batch)
             if progress is not None:
                 progress(number + 1, len(sweep.grid))
         return
     first = sweep.jobs[0]
     units = first.units(first.fragments[-1], at_least=local.cores())
-    done, total = itertools.count(1), len(units) * len(sweep.grid)
+    done, total = 0, len(units) * len(sweep.grid)
+    threads = min(local.cores(), max(len(units), 1))
+    with ThreadPoolExecutor(threads) as pool:
+        for begin in range(0, len(units), threads):
+            running = [run_on_unit(sweep, unit) for unit in units[begin : begin + threads]]
+            for _ in sweep.grid:  # a variant of each unit at a time: no more is held, however many there are
+                for batch in pool.map(next, running):
+                    done += 1
+                    if batch.num_rows:
+                        yield batch
+                    if progress is not None:
+                        progress(done, total)
 
-    def work(unit: Unit) -> list[pa.RecordBatch]:
-        made = []
-        for batch in run_on_unit(sweep, unit):
-            if batch.num_rows:
-                made.append(batch)
-            if progress is not None:
-                progress(next(done), total)
-        return made
 
-    yield from local.in_threads(work, list(units), None)
+def _check_names(grid: Grid, columns: Iterable[str]) -> None:
+    twice = set(grid.names) & set(columns)
+    if twice:
+        raise SweepError(
+            f"sweep: {', '.join(sorted(twice))} is a parameter and a column of the answer; rename one"
+        )
+
+
+def _figure_names(attributes: tuple[str, ...]) -> list[str]:
+    figures = [f"{name}_{what}" for name in attributes for what in ("mean", "min", "max")]
+    return ["ranges", "seconds", "certain_seconds", *figures]
 
 
 def _summary_table(grid: Grid, partial: pa.Table, attributes: tuple[str, ...]) -> pa.Table:
