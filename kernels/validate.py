@@ -1,0 +1,459 @@
+"""Validation of tuples against the models of their keys: one pass in order of arrival (semantics 6.2; Pulse paper, IV).
+
+A key's state is one row of two tables, so that it can be kept, moved and stored by itself. ``whole[G, INTS]`` holds instants in
+microseconds::
+
+    REF  EXPIRY  LAST  STARTED  CHANGE      LAST: the newest tuple (NO_TIME: none); CHANGE: a code of the unmodelled attributes
+
+``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`Layout`)::
+
+    c (A*K)  err  last  residual  bound  own  slack  squares  y0  y1 (A each)  s0  s1  s2  span
+
+A tuple is checked against its key's current model ``M``, begun at ``REF``:
+
+* its value at its own instant, ``|v - M(t)| <= tolerance``;
+* for ``step`` and ``linear`` truths also the truth between the key's newest tuple and this one: the old value, or the straight
+  line between the two. The residual at both ends plus ``h**2 / 8 * max|M''|`` bounds it on the whole interval, exactly for
+  models of degree 0 and 1, with something to spare above.
+
+The tolerance is the slack where there is one. Else it is the smallest of the model's stated ``err``, the allotted ``bound``, and,
+while ``own`` is set, the stream's own bound ``max(share * |truth|, floor)`` with the least ``|truth|`` of the interval.
+
+A model begins at the first tuple, at one that finds the model expired, and at one that fails; its coefficients are columns
+of the tuple (``rules``), or a line by least squares. A model that misses its own tuple is moved onto it. Where the truth since
+the newest tuple had already left the model, a REPAIR goes before: the truth itself over that interval, since by now it is known.
+
+Tuples at one instant are checked one after the other, so the last one wins; there is no interval between them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import IN2, IN_INT1, IN_INT2, INT, OUT2, OUT_INT2, kernel, step
+from pulse.kernels.knots import LINEAR, NO_TIME, SAMPLES, STEP
+from pulse.kernels.timeline import MICROSECONDS
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+VALIDATED, FIRST, EXPIRED, VIOLATED, CHANGED, REPAIR, LATE, NOT_FINITE = range(8)
+KINDS = 8
+
+REF, EXPIRY, LAST, STARTED, CHANGE = range(5)
+INTS = 5
+TRUTH, MEMORY, COLUMNS = (
+    0,
+    1,
+    2,
+)  # of `rules[A, 2 + K]`: truth, tuples a line is fitted to (0: none), columns of coefficients
+ROW, KEY, BEGIN, END, KIND = range(5)  # of an event
+EVENT = 5
+
+_ERR, _SEEN, _RESIDUAL, _BOUND, _OWN, _SLACK, _SQUARES, _Y0, _Y1 = range(
+    9
+)  # blocks of A behind the coefficients
+_PER_ATTRIBUTE, _MOMENTS = 9, 4
+_KEEP = 1.0 - 1.0 / 64.0  # of the restlessness, per tuple: about the last 64 count
+_ULPS = 4 * 2.220446049250313e-16
+NO_SLACK = -1.0
+
+
+class Layout(NamedTuple):
+    """Where a row of ``real`` holds what, for ``attributes`` with models of ``width`` coefficients."""
+
+    attributes: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        """Columns of ``real``."""
+        return self.attributes * (self.width + _PER_ATTRIBUTE) + _MOMENTS
+
+    @property
+    def model(self) -> slice:
+        """Coefficients, attribute by attribute."""
+        return slice(0, self.attributes * self.width)
+
+    def _block(self, which: int) -> slice:
+        begin = self.attributes * (self.width + which)
+        return slice(begin, begin + self.attributes)
+
+    @property
+    def err(self) -> slice:
+        """What the current model's segment states."""
+        return self._block(_ERR)
+
+    @property
+    def last(self) -> slice:
+        """Values of the newest tuple."""
+        return self._block(_SEEN)
+
+    @property
+    def bound(self) -> slice:
+        """Allotted bounds; infinite: none."""
+        return self._block(_BOUND)
+
+    @property
+    def own(self) -> slice:
+        """1 where the stream's own bound holds too."""
+        return self._block(_OWN)
+
+    @property
+    def slack(self) -> slice:
+        """Slack to validate against instead; negative: none."""
+        return self._block(_SLACK)
+
+    @property
+    def squares(self) -> slice:
+        """Fading sums of squared steps of the residual."""
+        return self._block(_SQUARES)
+
+    @property
+    def span(self) -> int:
+        """The fading sum of seconds that goes with ``squares``."""
+        return self.size - 1
+
+
+def fresh(groups: int, layout: Layout) -> tuple[IntArray, FloatArray]:
+    """``(whole, real)`` of keys that nothing is known of.
+
+    >>> whole, real = fresh(2, Layout(1, 1))
+    >>> whole.shape, real.shape
+    ((2, 5), (2, 14))
+    """
+    whole = np.zeros((groups, INTS), np.int64)
+    whole[:, LAST] = NO_TIME
+    real = np.zeros((groups, layout.size))
+    real[:, layout.bound] = np.inf
+    real[:, layout.own] = 1.0
+    real[:, layout.slack] = NO_SLACK
+    return whole, real
+
+
+@step
+def _model(real, g, at, k, x):
+    """Value at ``x`` of the ``k`` coefficients from column ``at`` on."""
+    value = real[g, at + k - 1]
+    for j in range(k - 2, -1, -1):
+        value = value * x + real[g, at + j]
+    return value
+
+
+@step
+def _sag(real, g, at, k, x, length):
+    """How far the model can leave its chord over the ``length`` seconds up to ``x``: ``h**2 / 8 * max|M''|``."""
+    bend, power = 0.0, 1.0
+    for j in range(2, k):
+        bend += j * (j - 1) * abs(real[g, at + j]) * power
+        power *= x
+    return bend * length * length * 0.125
+
+
+@step
+def _tolerance(real, g, base, n, bounds, a, least):
+    """What attribute ``a`` may be off by where the truth is ``least`` or larger in size; ``base``: column of its ``err``."""
+    slack = real[g, base + _SLACK * n]
+    if slack >= 0.0:
+        return slack
+    allowed = min(real[g, base], real[g, base + _BOUND * n])
+    if real[g, base + _OWN * n] != 0.0:
+        allowed = min(allowed, max(bounds[a, 0] * least, bounds[a, 1]))
+    return allowed
+
+
+@step
+def _least(a, b):
+    """The smallest size on the straight line between two values."""
+    return 0.0 if a * b < 0.0 or (a < 0.0) != (b < 0.0) else min(abs(a), abs(b))
+
+
+@step
+def _held(data, state, i, g, k, until):
+    """Whether the truth from the key's newest tuple until ``until`` kept to the model, given tuple ``i``."""
+    t, v, rules, bounds = data
+    whole, real = state
+    n, last = rules.shape[0], whole[g, LAST]
+    x, length = (until - whole[g, REF]) / MICROSECONDS, (until - last) / MICROSECONDS
+    for a in range(n):
+        truth, base = rules[a, TRUTH], n * k + a
+        if truth == SAMPLES:
+            continue
+        old = real[g, base + _SEEN * n]
+        end = old
+        if truth == LINEAR:
+            end = v[a, i] if until == t[i] else old + (v[a, i] - old) * ((until - last) / (t[i] - last))
+        allowed = _tolerance(real, g, base, n, bounds, a, _least(old, end))
+        off = max(abs(real[g, base + _RESIDUAL * n]), abs(end - _model(real, g, a * k, k, x)))
+        if k > 2:
+            off += _sag(real, g, a * k, k, x, length)
+        if not off <= allowed:
+            return False
+    return True
+
+
+@step
+def _near(data, state, i, g, k):
+    """Whether the values of tuple ``i`` themselves are within the tolerance."""
+    t, v, rules, bounds = data
+    whole, real = state
+    n, x = rules.shape[0], (t[i] - whole[g, REF]) / MICROSECONDS
+    for a in range(n):
+        off = abs(v[a, i] - _model(real, g, a * k, k, x))
+        if not off <= _tolerance(real, g, n * k + a, n, bounds, a, abs(v[a, i])):
+            return False
+    return True
+
+
+@step
+def _remember(real, g, rules, v, i, k, seconds, keep):
+    """Take tuple ``i`` into the key's fading line: moments of time and value about the newest tuple (``y``: less its value).
+
+    ``seconds`` since the tuple before; negative: begin anew with this one.
+    """
+    n = rules.shape[0]
+    s = n * (k + _PER_ATTRIBUTE)
+    begin = seconds < 0.0
+    for a in range(n):
+        base = n * k + a
+        y0, y1 = base + _Y0 * n, base + _Y1 * n
+        if begin:
+            real[g, y0], real[g, y1] = 0.0, 0.0
+        else:
+            move = v[a, i] - real[g, base + _SEEN * n]
+            zero = real[g, y0] - move * real[g, s]
+            one = real[g, y1] - move * real[g, s + 1]
+            real[g, y0], real[g, y1] = keep * zero, keep * (one - seconds * zero)
+    if begin:
+        real[g, s], real[g, s + 1], real[g, s + 2] = 1.0, 0.0, 0.0
+        return
+    s0, s1, s2 = real[g, s], real[g, s + 1], real[g, s + 2]
+    real[g, s] = keep * s0 + 1.0
+    real[g, s + 1] = keep * (s1 - seconds * s0)
+    real[g, s + 2] = keep * (s2 - 2.0 * seconds * s1 + seconds * seconds * s0)
+
+
+@step
+def _line(real, g, n, k, a):
+    """Least squares: how far the line at the newest tuple lies from its value, and the slope. (0, 0) without any width."""
+    s, base = n * (k + _PER_ATTRIBUTE), n * k + a
+    s0, s1, s2 = real[g, s], real[g, s + 1], real[g, s + 2]
+    y0, y1 = real[g, base + _Y0 * n], real[g, base + _Y1 * n]
+    spread = s0 * s2 - s1 * s1
+    if not spread > 1e-9 * s0 * s2:
+        return 0.0, 0.0
+    slope = (s0 * y1 - s1 * y0) / spread
+    offset = (y0 - slope * s1) / s0
+    if not (np.isfinite(slope) and np.isfinite(offset)):
+        return 0.0, 0.0
+    return offset, slope
+
+
+@step
+def _begin(data, state, i, g, k, horizon):
+    """Begin the model of tuple ``i``; one that misses its own tuple by more than its bound is moved onto it."""
+    t, v, rules, bounds = data
+    whole, real = state
+    n = rules.shape[0]
+    whole[g, REF], whole[g, EXPIRY], whole[g, STARTED] = t[i], t[i] + horizon, 1
+    for a in range(n):
+        value, base = v[a, i], n * k + a
+        for j in range(k):
+            column = rules[a, COLUMNS + j]
+            real[g, a * k + j] = v[column, i] if column >= 0 else 0.0
+        if rules[a, MEMORY] > 0:
+            offset, slope = _line(real, g, n, k, a)
+            real[g, a * k], real[g, a * k + 1] = value + offset, slope
+        allowed = real[g, base + _BOUND * n]
+        if real[g, base + _OWN * n] != 0.0:
+            allowed = min(allowed, max(bounds[a, 0] * abs(value), bounds[a, 1]))
+        if not abs(value - real[g, a * k]) <= allowed:
+            real[g, a * k] = value
+        real[g, base] = allowed
+        real[g, base + _RESIDUAL * n] = value - real[g, a * k]
+        real[g, base + _SLACK * n] = NO_SLACK
+
+
+@step
+def _see(data, state, i, g, k, keep, kind):
+    """Take note of tuple ``i``: restlessness, the fading line, and, where the model goes on, the residual."""
+    t, v, rules, _ = data
+    whole, real = state
+    n = rules.shape[0]
+    known = kind != FIRST and kind != EXPIRED
+    seconds = (t[i] - whole[g, LAST]) / MICROSECONDS if known else -1.0
+    if keep > 0.0:
+        _remember(real, g, rules, v, i, k, seconds, keep)
+    if known:
+        x = (t[i] - whole[g, REF]) / MICROSECONDS
+        span = n * (k + _PER_ATTRIBUTE) + 3
+        real[g, span] = _KEEP * real[g, span] + seconds
+        for a in range(n):
+            base = n * k + a
+            residual = v[a, i] - _model(real, g, a * k, k, x)
+            jump = residual - real[g, base + _RESIDUAL * n]
+            real[g, base + _SQUARES * n] = _KEEP * real[g, base + _SQUARES * n] + jump * jump
+            real[g, base + _RESIDUAL * n] = residual
+    for a in range(n):
+        real[g, n * k + a + _SEEN * n] = v[a, i]
+    whole[g, LAST] = t[i]
+
+
+@step
+def _put(events, m, i, g, begin, end, kind):
+    """Write event ``m``; returns the number of events."""
+    events[m, ROW], events[m, KEY], events[m, BEGIN] = i, g, begin
+    events[m, END], events[m, KIND] = end, kind
+    return m + 1
+
+
+@step
+def _put_repair(data, state, i, g, k, until, out, m):
+    """The truth from the newest tuple to ``until`` as a row: exact but for the rounding of a slope."""
+    t, v, rules, _ = data
+    whole, real = state
+    events, pieces = out
+    n, last = rules.shape[0], whole[g, LAST]
+    for a in range(n):
+        base = n * k + a
+        old, new = real[g, base + _SEEN * n], v[a, i]
+        for j in range(k):
+            pieces[m, a * k + j] = 0.0
+        pieces[m, a * k], pieces[m, base] = old, 0.0
+        if k > 1 and rules[a, TRUTH] != STEP:
+            slope = (new - old) / ((t[i] - last) / MICROSECONDS)
+            if np.isfinite(slope):
+                pieces[m, a * k + 1] = slope
+                pieces[m, base] = _ULPS * max(abs(old), abs(new))
+            else:
+                pieces[m, base] = abs(new - old)
+        if rules[a, TRUTH] == SAMPLES:  # between tuples anything may be, so nothing better is stated
+            pieces[m, base] = max(pieces[m, base], real[g, base])
+    return _put(events, m, i, g, last, until, REPAIR)
+
+
+@step
+def _finite(v, i):
+    total = 0.0
+    for r in range(v.shape[0]):
+        total += v[r, i] * 0.0  # 0, or NaN if the value is NaN or infinite
+    return total == 0.0
+
+
+@step
+def _keep(rules):
+    """The share of the fading line that a new tuple leaves; 0 where no line is fitted."""
+    longest = 0
+    for a in range(rules.shape[0]):
+        longest = max(longest, rules[a, MEMORY])
+    return 1.0 - 1.0 / longest if longest > 0 else 0.0
+
+
+@kernel(IN_INT1, IN2, IN_INT2, IN_INT2, IN2, INT, OUT_INT2, OUT2, OUT_INT2, OUT2)
+def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
+    data, state, out = (t, v, rules, bounds), (whole, real), (events, pieces)
+    n, k, m = rules.shape[0], rules.shape[1] - COLUMNS, 0
+    keep = _keep(rules)
+    for i in range(t.shape[0]):
+        g, now = who[0, i], t[i]
+        if not _finite(v, i):
+            m = _put(events, m, i, g, now, now, NOT_FINITE)
+            continue
+        if now < whole[g, LAST]:
+            m = _put(events, m, i, g, now, now, LATE)
+            continue
+        kind = VALIDATED
+        if whole[g, STARTED] == 0:
+            kind = FIRST
+        else:
+            until = min(now, whole[g, EXPIRY])
+            held = until <= whole[g, LAST] or _held(data, state, i, g, k, until)
+            if now >= whole[g, EXPIRY]:
+                kind = EXPIRED
+            elif who.shape[0] > 1 and who[1, i] != whole[g, CHANGE]:
+                kind = CHANGED
+            elif not held or not _near(data, state, i, g, k):
+                kind = VIOLATED
+            if not held:
+                m = _put_repair(data, state, i, g, k, until, out, m)
+        _see(data, state, i, g, k, keep, kind)
+        if kind != VALIDATED:
+            _begin(data, state, i, g, k, horizon)
+            if who.shape[0] > 1:
+                whole[g, CHANGE] = who[1, i]
+            for j in range(n * k + n):
+                pieces[m, j] = real[g, j]
+            m = _put(events, m, i, g, now, now + horizon, kind)
+    return m
+
+
+class Events(NamedTuple):
+    """What is not merely validated, in order of arrival: ``event[m, EVENT]``, ``c[m, A, K]`` and ``err[m, A]``.
+
+    An event is (ROW, KEY, BEGIN, END, KIND): a model or a REPAIR that rules from BEGIN to END, or a tuple that has no place
+    (LATE, NOT_FINITE; its ``c`` and ``err`` mean nothing).
+    """
+
+    event: IntArray
+    c: FloatArray
+    err: FloatArray
+
+    def counts(self, tuples: int) -> IntArray:
+        """Tuples by kind, and repairs: ``[KINDS]``."""
+        counts = np.bincount(self.event[:, KIND], minlength=KINDS)
+        counts[VALIDATED] = tuples - len(self.event) + counts[REPAIR]
+        return counts
+
+
+def validate(
+    t: IntArray,
+    v: FloatArray,
+    who: IntArray,
+    rules: IntArray,
+    bounds: FloatArray,
+    horizon: int,
+    state: tuple[IntArray, FloatArray],
+) -> Events:
+    """Validate tuples in order of arrival; ``state`` (see :func:`fresh`) is updated in place.
+
+    ``t[n]`` microseconds; ``v[F, n]``: the ``A`` modelled attributes, then further columns that coefficients are taken from;
+    ``who[1 or 2, n]``: row of each tuple's key in ``state`` and, if unmodelled attributes are watched, a code of their values;
+    ``rules[A, 2 + K]``: truth, memory, and the row of ``v`` for each coefficient (-1: zero); ``bounds[A, 2]``: share of the
+    truth and floor.
+
+    >>> rules, bounds = np.array([[STEP, 0, 0]]), np.array([[0.0, 0.5]])
+    >>> t, v, who = np.array([0, 1, 2, 3]), np.array([[7.0, 7.25, 9.0, 9.0]]), np.zeros((1, 4), np.int64)
+    >>> found = validate(t, v, who, rules, bounds, 10, fresh(1, Layout(1, 1)))
+    >>> found.event[:, [ROW, KIND]].tolist(), found.c[:, 0, 0].tolist()
+    ([[0, 1], [2, 3]], [7.0, 9.0])
+    """
+    n, (attributes, columns) = len(t), rules.shape
+    layout = Layout(attributes, columns - COLUMNS)
+    whole, real = state
+    if v.ndim != 2 or v.shape[1] != n or v.shape[0] < attributes or who.ndim != 2 or who.shape[1] != n:
+        raise ValueError(
+            f"validate: expected v of shape ({attributes} or more, {n}) and who of (1 or 2, {n}), got {v.shape} and {who.shape}"
+        )
+    if bounds.shape != (attributes, 2) or layout.width < 1 or rules[:, COLUMNS:].max() >= len(v):
+        raise ValueError(
+            f"validate: expected bounds of shape ({attributes}, 2) and columns below {len(v)}, got {bounds.shape} and {rules!r}"
+        )
+    if whole.shape != (len(real), INTS) or real.shape[1] != layout.size:
+        raise ValueError(
+            f"validate: expected state of shapes (G, {INTS}) and (G, {layout.size}), got {whole.shape} and {real.shape}"
+        )
+    if n and (who[0].min() < 0 or who[0].max() >= len(whole)):
+        raise ValueError(
+            f"validate: expected keys from 0 to {len(whole) - 1}, got {who[0].min()} to {who[0].max()}"
+        )
+    if rules[:, MEMORY].max() > 0 and layout.width < 2:
+        raise ValueError("validate: a fitted line needs models of two coefficients, got one")
+    size = layout.attributes * layout.width
+    events = np.empty((2 * n, EVENT), np.int64)  # a tuple gives at most a repair and a model
+    pieces = np.empty((2 * n, size + attributes))
+    m = _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces)
+    c = pieces[:m, :size].reshape(m, attributes, layout.width)
+    return Events(events[:m].copy(), c, pieces[:m, size:].copy())

@@ -1,0 +1,318 @@
+"""Models that reach into the future: what a tuple says of its key until a horizon (semantics 6.1; Pulse paper, II and IV).
+
+1 Transforms: each tuple gives its key a candidate. A MODEL clause, ``x = x + v * t``, is expanded exactly into powers of the
+  elapsed time, with the tuple's own values as coefficients and ``t`` the seconds since the tuple. Without one a policy does:
+  ``hold`` keeps the last value, ``trend`` goes on along the line through about the last ``memory`` tuples (least squares with
+  weights that fade by the tuple, so that a tuple costs the same however many there were).
+2 Bounds: the stream's own, or what is allotted to its keys; validation (:mod:`pulse.kernels.validate`) holds the model to it.
+3 Inverts: the bounds it is given are the end of every inversion.
+4 Revises: a prediction that changes is a new model from its tuple on, and results follow (semantics 6.3).
+5 Accents: none reach it; they are applied to tuples before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core import ErrorBound, StreamSchema, Truth
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
+from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
+from pulse.core.expression import (
+    Arithmetic,
+    Column,
+    Constant,
+    Elapsed,
+    Expression,
+    Function,
+    Negative,
+    columns_of,
+)
+from pulse.core.time import LIMIT, parse_duration
+from pulse.kernels.knots import TRUTHS
+
+HIGHEST_DEGREE = 5
+POLICIES = ("hold", "trend")
+_EXACT = 2.0**53
+
+Terms = dict[int, Any]
+"""A polynomial in the elapsed time: coefficient (a number, or an array with one per tuple) by power."""
+
+
+class PredictSpecError(PulseError, ValueError):
+    """Predictions were asked for that cannot be made."""
+
+
+@dataclass(frozen=True)
+class PredictSpec:
+    """How the tuples of a stream become models.
+
+    ``bounds`` holds one bound or None (anything goes) per modelled attribute, in order. ``models`` are (attribute, formula over
+    plain attribute names and the elapsed time); attributes without one follow ``policy``. ``horizon`` is in microseconds;
+    ``memory`` in tuples.
+    """
+
+    schema: StreamSchema
+    horizon: int
+    bounds: tuple[ErrorBound | None, ...]
+    models: tuple[tuple[str, Expression], ...] = ()
+    policy: str = "hold"
+    memory: int = 8
+
+    @classmethod
+    def of(
+        cls,
+        schema: StreamSchema,
+        *,
+        horizon: Any,
+        error: Any = None,
+        models: Mapping[str, Expression] | None = None,
+        policy: str = "hold",
+        memory: int = 8,
+    ) -> PredictSpec:
+        """A spec from what users write: a duration, and one bound for all attributes or a mapping by attribute.
+
+        >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
+        >>> PredictSpec.of(trades, horizon="1 min", error="1%").bounds
+        (Relative(percent=1.0),)
+        """
+        names = schema.modelled_names
+        given = error if isinstance(error, Mapping) else dict.fromkeys(names, error)
+        for name in given:
+            if name not in names:
+                raise unknown_column(name, names, "error")
+        parsed = {name: ErrorBound.parse(one) for name, one in given.items() if one is not None}
+        bounds = tuple(parsed.get(name) for name in names)
+        return cls(schema, parse_duration(horizon), bounds, tuple((models or {}).items()), policy, memory)
+
+    def __post_init__(self) -> None:
+        names = self.schema.modelled_names
+        if not 0 < self.horizon <= LIMIT:
+            raise PredictSpecError(
+                f"horizon: expected 1 to {LIMIT} microseconds, got {self.horizon!r}; a model must reach ahead"
+            )
+        if self.policy not in POLICIES:
+            raise PredictSpecError(f"policy: expected one of {', '.join(POLICIES)}, got {self.policy!r}")
+        if self.memory < 2:
+            raise PredictSpecError(f"memory: a line needs at least 2 tuples, got {self.memory!r}")
+        if len(self.bounds) != len(names):
+            raise PredictSpecError(
+                f"bounds: expected one or None for each of {', '.join(names)}, got {len(self.bounds)}"
+            )
+        numeric = (*names, *self.schema.unmodelled_names, *self.schema.key_names)
+        made = [name for name, _ in self.models]
+        for name, formula in self.models:
+            if name not in names:
+                raise unknown_column(name, names, "MODEL")
+            if made.count(name) > 1:
+                raise PredictSpecError(f"MODEL: '{name}' is modelled twice")
+            for column in sorted(columns_of(formula) - set(numeric)):
+                raise unknown_column(column, numeric, f"MODEL {name} = {formula}")
+        self._powers  # noqa: B018  # a formula that is no polynomial is refused here, not at the first tuple
+
+    @cached_property
+    def _powers(self) -> dict[str, tuple[int, ...]]:
+        """The powers of the elapsed time that occur in each formula."""
+        nothing = dict.fromkeys(self.schema.names, np.zeros(0))
+        return {name: tuple(expand(formula, nothing, name)) for name, formula in self.models}
+
+    @property
+    def coefficients(self) -> tuple[str, ...]:
+        """Attributes that formulas use and that are not modelled themselves, in order."""
+        used = set().union(*(columns_of(formula) for _, formula in self.models))
+        return tuple(name for name in self.schema.names if name in used - set(self.schema.modelled_names))
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Unmodelled attributes whose change ends a model (semantics 1.3): those that are no coefficients of one."""
+        used = self.coefficients
+        return tuple(name for name in self.schema.unmodelled_names if name not in used)
+
+    @cached_property
+    def width(self) -> int:
+        """Coefficients per model. Two at least where a truth may slope: what is known of the past is then a line."""
+        sloping = self._fitted or any(truth is not Truth.STEP for _, truth in self.schema.modelled)
+        return max([2 if sloping else 1, *(1 + max(powers, default=0) for powers in self._powers.values())])
+
+    @property
+    def _fitted(self) -> bool:
+        return self.policy == "trend" and len(self.models) < len(self.schema.modelled)
+
+    @property
+    def limits(self) -> FloatArray:
+        """The stream's own bounds as the kernel knows them: share of the truth and floor, ``[A, 2]``."""
+        return np.array([_share_and_floor(bound) for bound in self.bounds])
+
+
+class Candidates(NamedTuple):
+    """The models that tuples would start: ``columns[F, n]``, the modelled attributes first, and ``rules[A, 2 + K]``.
+
+    Coefficient ``j`` of attribute ``a`` is row ``rules[a, 2 + j]`` of ``columns`` (-1: zero): formulas mostly name columns, which
+    are then used as they are. ``rules[a, :2]`` are the truth and, for a fitted line, its memory.
+    """
+
+    columns: FloatArray
+    rules: IntArray
+
+
+def candidates(spec: PredictSpec, columns: Mapping[str, FloatArray]) -> Candidates:
+    """What each of the tuples with these numeric attributes would start. (A fitted line takes the key's history, too.)
+
+    Values that are not finite, and what formulas make of them, come out as not finite: validation sets such tuples aside.
+    """
+    names, n = spec.schema.modelled_names, len(next(iter(columns.values())))
+    rows: list[Any] = [columns[name] for name in names]
+    place = {id(row): r for r, row in enumerate(rows)}
+    rules = np.full((len(names), 2 + spec.width), -1, np.int64)
+    formulas = dict(spec.models)
+    for a, (name, truth) in enumerate(spec.schema.modelled):
+        rules[a, 0] = TRUTHS[truth.value]
+        rules[a, 1] = spec.memory if spec.policy == "trend" and name not in formulas else 0
+        terms = expand(formulas[name], columns, name) if name in formulas else {0: columns[name]}
+        for power, term in terms.items():
+            if not isinstance(term, np.ndarray):
+                term = np.full(n, float(term))
+            if id(term) not in place:
+                place[id(term)] = len(rows)
+                rows.append(term)
+            rules[a, 2 + power] = place[id(term)]
+    out = np.empty((len(rows), n))
+    for r, row in enumerate(rows):
+        out[r] = row
+    return Candidates(out, rules)
+
+
+def coefficients_of(made: Candidates) -> FloatArray:
+    """The candidates' coefficients one by one: ``[n, A, K]``."""
+    columns = np.vstack([made.columns, np.zeros(made.columns.shape[1])])  # row -1: zeros
+    taken: FloatArray = np.moveaxis(columns[made.rules[:, 2:]], 2, 0)
+    return taken
+
+
+def expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Terms:
+    """A formula as powers of the elapsed time; ``name`` is the attribute it is for.
+
+    >>> x, v = np.array([5.0]), np.array([2.0])
+    >>> formula = Arithmetic("+", Column("x"), Arithmetic("*", Column("v"), Elapsed()))
+    >>> expand(formula, {"x": x, "v": v}, "x")
+    {0: array([5.]), 1: array([2.])}
+    """
+    with np.errstate(all="ignore"):
+        terms = _expand(expression, columns, name)
+    if max(terms, default=0) > HIGHEST_DEGREE:
+        raise PredictSpecError(
+            f"MODEL {name} = {expression}: degree {max(terms)} in t; expected at most {HIGHEST_DEGREE}"
+        )
+    return terms
+
+
+def _expand(expression: Expression, columns: Mapping[str, Any], name: str) -> Terms:
+    match expression:
+        case Column(column):
+            if column not in columns:
+                raise unknown_column(column, columns, f"MODEL {name}")
+            return {0: columns[column]}
+        case Constant(value) if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {0: float(value)} if value != 0 else {}
+        case Elapsed():
+            return {1: 1.0}
+        case Negative(operand):
+            return {power: -term for power, term in _expand(operand, columns, name).items()}
+        case Arithmetic("^", base, Constant(power)) if power in range(64):
+            return _power(_expand(base, columns, name), int(power), expression, name)
+        case Arithmetic(op, left, right) if op in "+-*/":
+            a, b = _expand(left, columns, name), _expand(right, columns, name)
+            if op == "*":
+                return _product(a, b)
+            if op == "/":
+                return _quotient(a, b, expression, name)
+            return _sum(a, b if op == "+" else {power: -term for power, term in b.items()})
+        case Function(function, arguments):
+            operands = [_expand(argument, columns, name) for argument in arguments]
+            if all(max(operand, default=0) == 0 for operand in operands):
+                return {0: _FUNCTIONS[function](*(operand.get(0, 0.0) for operand in operands))}
+    raise PredictSpecError(
+        f"MODEL {name}: '{expression}' is no polynomial in t; models are made of attributes, numbers and t with "
+        "+, -, *, whole powers, and division and functions of what does not depend on t"
+    )
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "distance": lambda x, y, u, v: np.hypot(x - u, y - v),
+    "distance2": lambda x, y, u, v: (x - u) ** 2 + (y - v) ** 2,
+}
+
+
+def _sum(a: Terms, b: Terms) -> Terms:
+    return {
+        power: a[power] + b[power] if power in a and power in b else a.get(power, b.get(power))
+        for power in sorted({*a, *b})
+    }
+
+
+def _product(a: Terms, b: Terms) -> Terms:
+    out: Terms = {}
+    for i, x in a.items():
+        for j, y in b.items():
+            # A factor 1 is left out, so that a column stays the column it is.
+            term = (
+                y if isinstance(x, float) and x == 1.0 else x if isinstance(y, float) and y == 1.0 else x * y
+            )
+            out[i + j] = out[i + j] + term if i + j in out else term
+    return out
+
+
+def _power(base: Terms, power: int, expression: Expression, name: str) -> Terms:
+    if power * max(base, default=0) > HIGHEST_DEGREE:
+        raise PredictSpecError(
+            f"MODEL {name}: '{expression}' has degree {power * max(base)} in t; expected at most {HIGHEST_DEGREE}"
+        )
+    out: Terms = {0: 1.0}
+    for _ in range(power):
+        out = _product(out, base)
+    return out
+
+
+def _quotient(a: Terms, b: Terms, expression: Expression, name: str) -> Terms:
+    if max(b, default=0) > 0:
+        raise PredictSpecError(f"MODEL {name}: '{expression}' divides by t, which is no polynomial")
+    if not b:
+        raise PredictSpecError(f"MODEL {name}: '{expression}' divides by zero")
+    return {power: term / b[0] for power, term in a.items()}
+
+
+def numbers(column: pa.ChunkedArray | pa.Array, name: str) -> FloatArray:
+    """A numeric column as floats; nulls, and whole numbers that no double holds exactly, become NaN."""
+    type_ = column.type
+    if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+        raise ColumnTypeError(f"tuples, column '{name}': expected numbers, got {type_}")
+    floats: FloatArray = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(type_) and type_.bit_width == 64:
+        floats = np.where(np.abs(floats) > _EXACT, np.nan, floats)
+    return floats
+
+
+def _share_and_floor(bound: ErrorBound | None) -> tuple[float, float]:
+    match bound:
+        case None:
+            return 0.0, np.inf
+        case Absolute(value):
+            return 0.0, value
+        case Relative(percent):
+            return percent / 100.0, 0.0
+        case RelativeWithFloor(percent, floor):
+            return percent / 100.0, floor
+    raise PredictSpecError(f"error bound: {bound!r} is of no known kind")

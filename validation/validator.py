@@ -1,0 +1,420 @@
+"""The validator of a stream: tuples in, update segments out, and most tuples give none (semantics 6.2; Pulse paper, IV).
+
+::
+
+    tuples --> by key: within the bound of the current model? --yes--> nothing
+                                                              --no---> a segment [t, t + horizon), and before it, where the
+                                                                       truth had already left the model, a repair
+
+After every tuple, and whatever came before, the truth that the tuples tell lies within ``err`` of the model in force, at every
+instant from a key's first tuple to its newest at which a model is in force: that is what repairs are for. (With slack: within the
+larger of ``err`` and the slack.) How tuples are cut into batches makes no difference to the models in force.
+
+A tuple that is late, has no key or no time, or is not made of numbers is set aside with a reason; the stream goes on.
+Tuples of a key at one instant are checked one after the other: the last wins. A change of an unmodelled attribute that no
+formula uses begins a model, since it is constant within a segment (semantics 1.3).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import CERTAIN
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.keys import key_ranks
+from pulse.kernels import validate as checks
+from pulse.kernels.knots import NO_TIME
+from pulse.kernels.validate import NO_SLACK, Layout, validate
+from pulse.operators.predict import PredictSpec, candidates, numbers
+from pulse.operators.relation import Relation
+from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times
+from pulse.validation.allotment import Allotment
+from pulse.validation.aside import placed, reasoned, together
+
+REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
+_CHUNK = 1 << 18  # rows that are validated at a time: what is made per tuple stays in the cache
+_VERSION = 1
+Key = tuple[object, ...]
+
+
+class ValidatorError(PulseError, ValueError):
+    """State that does not belong to the validator it is given to."""
+
+
+@dataclass
+class Counts:
+    """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth had left the model unseen."""
+
+    tuples: int = 0
+    validated: int = 0
+    first: int = 0
+    expired: int = 0
+    violated: int = 0
+    changed: int = 0
+    late: int = 0
+    not_finite: int = 0
+    misplaced: int = 0  # no key, no time, or a time out of range
+    repaired: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add another's."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+
+class Pushed(NamedTuple):
+    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate`)."""
+
+    updates: Relation
+    kinds: IntArray
+    counts: Counts
+    aside: pa.Table | None
+
+
+class KeyState(NamedTuple):
+    """All that is known of one key; ``unmodelled`` are the attributes of its current model."""
+
+    key: Key
+    whole: IntArray
+    real: FloatArray
+    unmodelled: tuple[object, ...]
+
+
+@dataclass
+class ValidatorState:
+    """All that is known: a row of each array per key (:mod:`pulse.kernels.validate`), ``ids`` says which."""
+
+    ids: dict[Key, int]
+    whole: IntArray
+    real: FloatArray
+    carried: pa.Table  # unmodelled attributes of the keys' current models
+    newest_forgotten: int = NO_TIME
+    allotted: Allotment | None = None
+    tightened: Allotment | None = None
+
+
+@dataclass
+class Validator:
+    """Validates the tuples of one stream. Picklable at any time; all it knows is in ``state``."""
+
+    spec: PredictSpec
+    state: ValidatorState = field(default=None)  # type: ignore[assignment]  # made below where it is not given
+
+    def __post_init__(self) -> None:
+        if self.state is None:
+            whole, real = checks.fresh(0, self.layout)
+            self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
+
+    @property
+    def layout(self) -> Layout:
+        """What the columns of the state's numbers are."""
+        return Layout(len(self.spec.schema.modelled), self.spec.width)
+
+    @property
+    def _unmodelled_schema(self) -> pa.Schema:
+        return pa.schema(self.spec.schema.unmodelled)
+
+    @property
+    def keys(self) -> tuple[pa.Array, ...]:
+        """The keys that are known, a column per key attribute."""
+        return self._key_columns(list(self.state.ids))
+
+    # -- tuples -------------------------------------------------------------------------------------------
+
+    def push(self, table: pa.Table | pa.RecordBatch) -> Pushed:
+        """Take tuples in order of arrival; what they change."""
+        table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
+        schema, counts = self.spec.schema, Counts(tuples=table.num_rows)
+        check_columns(table.schema, schema, "tuples")
+        table, aside = placed(table.select(needed_columns(schema)), schema.key_names, schema.time)
+        counts.misplaced = counts.tuples - table.num_rows
+        if not table.num_rows:
+            return Pushed(Relation.empty(Columns.of(schema)), np.zeros(0, np.int64), counts, together(aside))
+        encoded = encode_keys(table, schema)
+        present = np.flatnonzero(np.bincount(encoded.codes, minlength=len(encoded.keys)))
+        ids = np.full(len(encoded.keys), -1, np.int64)
+        ids[present] = self._ids([encoded.keys[code] for code in present])
+        unmodelled, place = self._unmodelled(table, ids[present])
+        who = self._who(ids[encoded.codes], unmodelled, ids[present])
+        event, c, err = self._validate(table, who, counts)
+        for kind, reason in REASONS.items():
+            rows = np.sort(event[event[:, checks.KIND] == kind, checks.ROW])
+            if len(rows):
+                aside.append(reasoned(table.take(pa.array(rows)), reason))
+        updates, kinds = self._updates(event, c, err, unmodelled, place)
+        self.state.whole[ids[present], checks.CHANGE] = 0  # a code means something within one push only
+        return Pushed(updates, kinds, counts, together(aside))
+
+    def _validate(
+        self, table: pa.Table, who: IntArray, counts: Counts
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Events of all rows, a chunk at a time."""
+        spec, state = self.spec, self.state
+        t, _ = times(table, spec.schema)
+        names = (*spec.schema.modelled_names, *spec.coefficients)
+        found = []
+        for begin in range(0, len(t), _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            columns = {name: numbers(table.column(name).slice(begin, len(t[some])), name) for name in names}
+            made = candidates(spec, columns)
+            part = np.ascontiguousarray(who[:, some])
+            events = validate(
+                t[some], made.columns, part, made.rules, spec.limits, spec.horizon, (state.whole, state.real)
+            )
+            by_kind = events.counts(len(t[some]))
+            counts.add(Counts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
+            events.event[:, checks.ROW] += begin
+            found.append(events)
+        return (
+            np.concatenate([one.event for one in found]),
+            np.concatenate([one.c for one in found]),
+            np.concatenate([one.err for one in found]),
+        )
+
+    def _unmodelled(self, table: pa.Table, ids: IntArray) -> tuple[pa.Table | None, IntArray]:
+        """Unmodelled attributes of the current models of ``ids``, then of the tuples; and where each key's stand."""
+        place = np.full(len(self.state.whole), -1, np.int64)
+        place[ids] = np.arange(len(ids))
+        if not self.spec.schema.unmodelled:
+            return None, place
+        mine = self._unmodelled_schema
+        tuples = pa.table([_plain(table.column(one.name), one.type) for one in mine], schema=mine)
+        return pa.concat_tables([self.state.carried.take(pa.array(ids)), tuples]), place
+
+    def _who(self, keys: IntArray, unmodelled: pa.Table | None, ids: IntArray) -> IntArray:
+        """The kernel's ``who``: the tuples' keys and, where attributes are watched, codes of their values."""
+        watched = self.spec.watched
+        if not watched or unmodelled is None:
+            return keys[None]
+        schema = self.spec.schema
+        pairs = tuple((name, type_) for name, type_ in schema.unmodelled if name in watched)
+        code = changes(unmodelled, replace(schema, unmodelled=pairs))
+        self.state.whole[ids, checks.CHANGE] = code[: len(ids)]
+        return np.stack([keys, code[len(ids) :]])
+
+    def _updates(
+        self, event: IntArray, c: FloatArray, err: FloatArray, unmodelled: pa.Table | None, place: IntArray
+    ) -> tuple[Relation, IntArray]:
+        """The rows that rule at the end, by key and time: of several that begin in one push each is cut at the next."""
+        schema, state = self.spec.schema, self.state
+        ruling = np.flatnonzero(event[:, checks.KIND] <= checks.REPAIR)
+        columns = Columns.of(schema)
+        if not len(ruling):
+            return Relation.empty(columns), np.zeros(0, np.int64)
+        ids, of = np.unique(event[ruling, checks.KEY], return_inverse=True)
+        known = list(state.ids)
+        keys = self._key_columns([known[one] for one in ids])
+        ranks = key_ranks(list(keys), len(ids))
+        order = np.argsort(ranks[of], kind="stable")
+        rows, rank = ruling[order], ranks[of][order]
+        same = rank[1:] == rank[:-1]
+        begin, end = event[rows, checks.BEGIN], event[rows, checks.END]
+        end[:-1] = np.where(same, np.minimum(end[:-1], begin[1:]), end[:-1])
+        # A repair has the unmodelled attributes of the model that it repairs: that of the event before, if it began in this push.
+        source = event[rows, checks.ROW] + len(place[place >= 0])
+        repair = event[rows, checks.KIND] == checks.REPAIR
+        before = np.concatenate(([-1], np.where(same, source[:-1], -1)))
+        source = np.where(repair, np.where(before >= 0, before, place[event[rows, checks.KEY]]), source)
+        if unmodelled is not None:
+            newest = np.append(np.flatnonzero(~same), len(rows) - 1)
+            self._carry(unmodelled, event[rows[newest], checks.KEY], source[newest])
+        left = np.flatnonzero(end > begin)
+        rows, rank, begin, end = rows[left], rank[left], begin[left], end[left]
+        taken = None if unmodelled is None else unmodelled.take(pa.array(source[left])).combine_chunks()
+        sorted_keys = pa.array(np.argsort(ranks))
+        made = Relation(
+            columns=columns,
+            keys=tuple(column.take(sorted_keys) for column in keys),
+            offsets=np.searchsorted(rank, np.arange(len(ids) + 1)),
+            ref=begin,
+            lo=np.zeros(len(rows)),
+            hi=(end - begin) / 1e6,
+            models={name: np.ascontiguousarray(c[rows, a]) for a, name in enumerate(schema.modelled_names)},
+            err={name: np.ascontiguousarray(err[rows, a]) for a, name in enumerate(schema.modelled_names)},
+            drift={},
+            certainty=np.full(len(rows), CERTAIN, np.uint8),
+            unmodelled={}
+            if taken is None
+            else {name: _one_array(taken.column(name)) for name in schema.unmodelled_names},
+        )
+        return made, event[rows, checks.KIND]
+
+    def _carry(self, unmodelled: pa.Table, ids: IntArray, source: IntArray) -> None:
+        """Keep the unmodelled attributes of the models that ``ids`` have now."""
+        state = self.state
+        rows = np.arange(len(state.whole))
+        rows[ids] = len(rows) + np.arange(len(ids))
+        together = pa.concat_tables([state.carried, unmodelled.take(pa.array(source))])
+        state.carried = together.take(pa.array(rows)).combine_chunks()
+
+    # -- bounds -------------------------------------------------------------------------------------------
+
+    def allot(self, allotment: Allotment) -> None:
+        """These bounds hold from now on, in place of those before, also for keys yet to come.
+
+        An infinite one leaves the stream's own bound. A current model's ``err`` is not widened: until the next one the tighter
+        of the two holds (semantics 6.2).
+        """
+        self.state.allotted, self.state.tightened = allotment, None
+        self._bind(np.arange(len(self.state.whole)), self.keys)
+
+    def tighten(self, allotment: Allotment) -> None:
+        """These bounds hold as well as those before: the smaller of the two."""
+        before = self.state.tightened
+        self.state.tightened = allotment if before is None else before.tighter(allotment)
+        self._bind(np.arange(len(self.state.whole)), self.keys)
+
+    def slack(self, allotment: Allotment | None, *, replace: bool = True) -> None:
+        """Validate the listed keys against these shares of a slack instead of bounds, until their next model (semantics 6.2).
+
+        Attributes that it does not speak of keep their bounds. With ``replace`` other keys lose the slack they had.
+        """
+        real, slack = self.state.real, self.layout.slack
+        if replace:
+            real[:, slack] = NO_SLACK
+        if allotment is None:
+            return
+        listed = zip(*(column.to_pylist() for column in allotment.keys), strict=True)
+        keys = list(listed) if allotment.keys else [()]
+        ids = [(i, self.state.ids[key]) for i, key in enumerate(keys) if key in self.state.ids]
+        for a, name in enumerate(self.spec.schema.modelled_names):
+            if name in allotment.bounds:
+                for i, row in ids:
+                    real[row, slack.start + a] = allotment.bounds[name][i]
+
+    def _bind(self, rows: IntArray, keys: tuple[pa.Array, ...]) -> None:
+        """Enter what is allotted to the keys of these rows."""
+        state, layout, n = self.state, self.layout, len(rows)
+        names = self.spec.schema.modelled_names
+        first = {} if state.allotted is None else state.allotted.of(keys, n)
+        second = {} if state.tightened is None else state.tightened.of(keys, n)
+        free = np.full(n, np.inf)
+        for a, name in enumerate(names):
+            allotted = first.get(name, free)
+            state.real[rows, layout.own.start + a] = np.isinf(allotted)
+            state.real[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
+
+    def restlessness(self) -> dict[str, FloatArray]:
+        """How restless each of :attr:`keys` has been lately, per attribute, in units per root of a second.
+
+        The residual's steps, squared and summed over about the last 64 tuples, per second, and the root of that: what a random
+        walk has for a parameter. A walk of restlessness ``r`` leaves a bound ``b`` every ``(b / r)**2`` seconds or so. It does
+        not depend on the bound in force.
+        """
+        real, layout = self.state.real, self.layout
+        rate = np.sqrt(real[:, layout.squares] / np.maximum(real[:, [layout.span]], 1e-6))
+        return {name: rate[:, a] for a, name in enumerate(self.spec.schema.modelled_names)}
+
+    # -- keys ---------------------------------------------------------------------------------------------
+
+    def forget(self, before: int) -> int:
+        """Let go of keys that were not seen since ``before`` (microseconds) and whose model has expired by then; how many.
+
+        Older tuples are late from now on, whatever their key.
+        """
+        state = self.state
+        state.newest_forgotten = max(state.newest_forgotten, before)
+        old = (state.whole[:, checks.LAST] < before) & (state.whole[:, checks.EXPIRY] <= before)
+        stay = np.flatnonzero(~old)
+        if len(stay) < len(old):
+            known = list(state.ids)
+            state.ids = {known[row]: i for i, row in enumerate(stay)}
+            state.whole, state.real = state.whole[stay], state.real[stay]
+            if state.carried.num_columns:
+                state.carried = state.carried.take(pa.array(stay))
+        return len(old) - len(stay)
+
+    def state_of(self, key: Key) -> KeyState:
+        """What is known of a key (a tuple of its values); an error if nothing is."""
+        state = self.state
+        if key not in state.ids:
+            raise ValidatorError(f"validator: nothing is known of key {key!r}")
+        row = state.ids[key]
+        carried = tuple(column[row].as_py() for column in state.carried.columns)
+        return KeyState(key, state.whole[row].copy(), state.real[row].copy(), carried)
+
+    def restore(self, kept: KeyState) -> None:
+        """Take what :meth:`state_of` gave, in place of what is known of that key. What is allotted here now holds for it."""
+        state, mine = self.state, self._unmodelled_schema
+        if len(kept.real) != self.layout.size or len(kept.unmodelled) != len(mine):
+            raise ValidatorError(
+                f"validator: the state of key {kept.key!r} is of another stream or another model: expected {self.layout.size} "
+                f"numbers and {len(mine)} unmodelled attributes, got {len(kept.real)} and {len(kept.unmodelled)}"
+            )
+        (row,) = self._ids([kept.key])
+        state.whole[row], state.real[row] = kept.whole, kept.real
+        if state.allotted is not None or state.tightened is not None:
+            self._bind(np.array([row]), self._key_columns([kept.key]))
+        if len(mine):
+            values = [pa.array([value], one.type) for value, one in zip(kept.unmodelled, mine, strict=True)]
+            self._carry(pa.table(values, schema=mine), np.array([row]), np.array([0]))
+
+    def _ids(self, keys: Iterable[Key]) -> IntArray:
+        """Rows of the state for these keys, new ones where there are none yet."""
+        state = self.state
+        rows = np.array([state.ids.setdefault(key, len(state.ids)) for key in keys], np.int64)
+        more = len(state.ids) - len(state.whole)
+        if more:
+            whole, real = checks.fresh(more, self.layout)
+            whole[:, checks.LAST] = state.newest_forgotten
+            known = len(state.whole)
+            state.whole, state.real = np.concatenate([state.whole, whole]), np.concatenate([state.real, real])
+            if len(self._unmodelled_schema):
+                nothing = pa.table(
+                    [pa.nulls(more, one.type) for one in self._unmodelled_schema],
+                    schema=self._unmodelled_schema,
+                )
+                state.carried = pa.concat_tables([state.carried, nothing])
+            if state.allotted is not None or state.tightened is not None:
+                added = list(state.ids)[known:]
+                self._bind(np.arange(known, len(state.whole)), self._key_columns(added))
+        return rows
+
+    def _key_columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:
+        return tuple(
+            pa.array([key[i] for key in keys], type_) for i, (_, type_) in enumerate(self.spec.schema.key)
+        )
+
+
+_KINDS = {
+    "validated": checks.VALIDATED,
+    "first": checks.FIRST,
+    "expired": checks.EXPIRED,
+    "violated": checks.VIOLATED,
+    "changed": checks.CHANGED,
+    "late": checks.LATE,
+    "not_finite": checks.NOT_FINITE,
+    "repaired": checks.REPAIR,
+}
+
+
+def pack(kept: KeyState) -> bytes:
+    """A key's state as bytes, for a state store."""
+    parts = (_VERSION, kept.key, kept.whole.tobytes(), kept.real.tobytes(), kept.unmodelled)
+    return pickle.dumps(parts, protocol=5)
+
+
+def unpack(data: bytes) -> KeyState:
+    """The state that :func:`pack` made bytes of."""
+    version, key, whole, real, unmodelled = pickle.loads(data)
+    if version != _VERSION:
+        raise ValidatorError(
+            f"validator: state of version {version}, expected {_VERSION}; start from a new checkpoint"
+        )
+    return KeyState(key, np.frombuffer(whole, np.int64), np.frombuffer(real, np.float64), unmodelled)
+
+
+def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
