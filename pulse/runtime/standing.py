@@ -64,7 +64,8 @@ class Standing:
     plan: Node = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plan", optimise(self.query.plan))
+        # One way round would not do: scans are of changed and unchanged keys, and either may have the smaller key.
+        object.__setattr__(self, "plan", optimise(self.query.plan, mirror=False))
 
     @property
     def radius(self) -> int:
@@ -118,6 +119,10 @@ class Standing:
         results = _ending_after(state.results, watermark).without_empty_groups()
         return StandingState(streams, results, watermark)
 
+    def of_keys(self, relation: Relation, updates: Relation) -> Relation:
+        """The segments of a stream of those keys only that updates are of."""
+        return relation.select_groups(np.flatnonzero(_in_other(relation, updates)))
+
     # -- solving again --------------------------------------------------------------------------------------
 
     def _solve(
@@ -130,7 +135,7 @@ class Standing:
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
-        if not self._by_key:
+        if not self.treats_keys_apart:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             found = self._evaluated(inputs)
             return within(found, since, _FAR), sum(one.groups for one in inputs.values())
@@ -159,7 +164,8 @@ class Standing:
         return found.without_empty_groups()
 
     @property
-    def _by_key(self) -> bool:
+    def treats_keys_apart(self) -> bool:
+        """Whether no result depends on keys other than those it names."""
         return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
 
     def _touched(
@@ -170,7 +176,7 @@ class Standing:
         changed: Mapping[str, BoolArray],
     ) -> BoolArray:
         """Which groups of the old results are solved again: all, or those with a changed key of a stream among their keys."""
-        if not self._by_key or not results.groups:
+        if not self.treats_keys_apart or not results.groups:
             return np.ones(results.groups, bool)
         touched = _in_other(results, new)
         for stream, marks in changed.items():

@@ -1,0 +1,295 @@
+"""Predictive processing of one query (semantics 6): validators, the standing query above them, and bounds that flow back.
+
+::
+
+    tuples ──validator──> updates ──standing query──> changes of results
+                ^                        |
+                └── allotted bounds <── inverter
+
+Everything that happens depends on the tuples and the order in which they are pushed, on no clock. The same object runs in
+this process and inside Spark's workers; its state pickles at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.bounds import ErrorBound
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import Column, Expression, transform
+from pulse.core.schema import StreamSchema
+from pulse.operators.predict import PredictSpec
+from pulse.operators.relation import Relation
+from pulse.plan import nodes
+from pulse.plan.nodes import Node, Scan, scans
+from pulse.plan.query import Query
+from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.scan import as_scanned
+from pulse.runtime.standing import Standing, StandingState
+from pulse.validation.allotment import Allotment
+from pulse.validation.inverter import invert
+from pulse.validation.validator import Counts, Validator
+
+DEFAULT_SPLIT = "restless"
+
+
+class PredictorError(PulseError, ValueError):
+    """A query that cannot be asked of the future."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A bound query over streams of tuples. ``specs`` says per stream how tuples become models that reach ahead.
+
+    Made by :meth:`of`, which moves MODEL clauses on attributes that tuples carry from the query to the specs: there they are
+    validated. ``split`` shares out the bounds that the query states (ERROR WITHIN); without any, the specs' own hold.
+    """
+
+    standing: Standing
+    specs: Mapping[str, PredictSpec]
+    split: str = DEFAULT_SPLIT
+
+    @classmethod
+    def of(cls, query: Query, specs: Mapping[str, PredictSpec], *, split: str = DEFAULT_SPLIT) -> Predictor:
+        """From a query as it was parsed and bound, and specs without formulas."""
+        used = {scan.stream for scan in scans(query.plan)}
+        missing = sorted(used - set(specs))
+        if missing:
+            raise PredictorError(
+                f"predict: nothing is said of the streams {', '.join(missing)}; add them to the job"
+            )
+        formulas = {stream: _formulas(query.plan, stream, specs[stream].schema) for stream in used}
+        plan = nodes.transform(query.plan, lambda node: _without_formulas(node, formulas))
+        chosen = {
+            stream: replace(
+                specs[stream],
+                models=tuple(formulas[stream].items()) or specs[stream].models,
+                bounds=_first_bounds(specs[stream], query),
+            )
+            for stream in sorted(used)
+        }
+        columns = {stream: Columns.of(spec.schema) for stream, spec in chosen.items()}
+        return cls(Standing(replace(query, plan=plan), columns), chosen, split)
+
+    @property
+    def bounds(self) -> dict[str | None, ErrorBound]:
+        """The bounds that the query states on its output."""
+        return {name: bound for name, bound in self.standing.query.errors if isinstance(bound, ErrorBound)}
+
+
+@dataclass
+class Tally:
+    """What a prediction has done so far."""
+
+    tuples: int = 0
+    validated: int = 0
+    violations: int = 0
+    updates: int = 0
+    solves: int = 0
+    results: int = 0
+    changes: int = 0
+    aside: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Add another's."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+
+@dataclass(frozen=True)
+class Emission:
+    """What tuples led to: rows of a changelog of result segments, tuples set aside by stream, and figures."""
+
+    changes: pa.Table
+    aside: Mapping[str, pa.Table]
+    tally: Tally
+
+
+@dataclass
+class Prediction:
+    """A predictor at work. ``now`` is the newest time that was seen."""
+
+    predictor: Predictor
+    validators: dict[str, Validator] = field(default_factory=dict)
+    state: StandingState | None = None
+    allotted: dict[str, Allotment] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    now: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.validators:
+            self.validators = {stream: Validator(spec) for stream, spec in self.predictor.specs.items()}
+        if self.state is None:
+            self.state = self.predictor.standing.start()
+
+    def push(self, tuples: Mapping[str, pa.Table | pa.RecordBatch]) -> Emission:
+        """Take tuples in, by stream, in the order of their arrival; what they change."""
+        assert self.state is not None
+        counts, aside = Counts(), {}
+        updates: dict[str, Relation] = {}
+        for stream, table in tuples.items():
+            pushed = self.validators[stream].push(table)
+            counts.add(pushed.counts)
+            updates[stream] = pushed.updates
+            if pushed.aside is not None and pushed.aside.num_rows:
+                aside[stream] = pushed.aside
+            self._note_time(table, self.predictor.specs[stream].schema.time)
+        self.state, solved = self.predictor.standing.update(self.state, updates)
+        rows = sum(len(one) for one in updates.values())
+        if rows:
+            self._flow_back(updates)
+        tally = Tally(
+            tuples=counts.tuples,
+            validated=counts.validated,
+            violations=counts.violated,
+            updates=rows,
+            solves=solved.solved,
+            results=solved.results,
+            changes=len(solved.changes),
+            aside=sum(one.num_rows for one in aside.values()),
+        )
+        self.tally.add(tally)
+        return Emission(solved.changes.table, aside, tally)
+
+    def advance(self, watermark: int) -> None:
+        """Nothing before the watermark comes any more: free what it keeps."""
+        assert self.state is not None
+        self.state = self.predictor.standing.advance(self.state, watermark)
+        for validator in self.validators.values():
+            validator.forget(watermark - self.predictor.standing.radius)
+
+    def results(self) -> pa.Table:
+        """What holds now, as far ahead as the models reach."""
+        assert self.state is not None
+        table = pa.Table.from_batches([self.state.results.to_segments()])
+        return table.select(self.predictor.standing.output.segment_schema().names)
+
+    # -- bounds flow back -----------------------------------------------------------------------------------
+
+    def _flow_back(self, updates: Mapping[str, Relation]) -> None:
+        """Allot what the query's bounds leave to the inputs, anew for what changed.
+
+        Where keys are treated apart and one scan is all there is, only the keys that changed are looked at; else all.
+        """
+        bounds = self.predictor.bounds
+        if not bounds:
+            return
+        assert self.state is not None
+        standing = self.predictor.standing
+        leaves = tuple(dict.fromkeys(scans(standing.plan)))
+        alone = standing.treats_keys_apart and len(leaves) == 1
+        inputs: dict[Node, Relation] = {}
+        for leaf in leaves:
+            relation = self.state.streams[leaf.stream]
+            if alone:
+                relation = standing.of_keys(relation, updates[leaf.stream])
+            inputs[leaf] = as_scanned(relation, leaf)
+        evaluation = Evaluation(inputs, possible=standing.query.possible)
+        found = invert(
+            standing.plan,
+            bounds,
+            evaluation.segments,
+            split=self.predictor.split,
+            restlessness=self._restlessness(),
+        )
+        for stream, allotment in found.items():
+            before = self.allotted.get(stream)
+            whole = allotment if before is None or not alone else _renewed(before, allotment)
+            self.allotted[stream] = whole
+            self.validators[stream].allot(whole)
+
+    def _restlessness(self) -> dict[str, Allotment]:
+        found = {}
+        for stream, validator in self.validators.items():
+            rates = validator.restlessness()
+            found[stream] = Allotment(stream, validator.keys, rates, dict.fromkeys(rates, 0.0))
+        return found
+
+    def _note_time(self, table: pa.Table | pa.RecordBatch, time: str) -> None:
+        column = table.column(time)
+        newest = pa.compute.max(column)
+        if newest.is_valid:
+            at = int(newest.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).as_py())
+            self.now = at if self.now is None else max(self.now, at)
+
+
+FIRST_SHARE = 0.25
+"""Of the query's own bound, what an input is held to before there are models to invert it through."""
+
+
+def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:
+    """The stream's own bounds; where it has none, a share of what the query states."""
+    stated = [bound for _, bound in query.errors if isinstance(bound, ErrorBound)]
+    first = stated[0].scaled(FIRST_SHARE) if stated else None
+    if first is None and any(bound is None for bound in spec.bounds):
+        open_ = [n for n, bound in zip(spec.schema.modelled_names, spec.bounds, strict=True) if bound is None]
+        raise PredictorError(
+            f"predict: nothing bounds {', '.join(open_)}; give the stream an error, or end the query with ERROR WITHIN"
+        )
+    return tuple(first if bound is None else bound for bound in spec.bounds)
+
+
+def _renewed(before: Allotment, new: Allotment) -> Allotment:
+    """The newer bounds for the keys they list, the older ones for the rest; the smaller default."""
+    kept = pa.array(~_listed(before.keys, new.keys))
+    keys = tuple(
+        pa.concat_arrays([a.filter(kept), b.cast(a.type)]) for a, b in zip(before.keys, new.keys, strict=True)
+    )
+    mask = kept.to_numpy(zero_copy_only=False)
+    bounds = {
+        name: np.concatenate([before.bounds.get(name, np.full(len(before), np.inf))[mask], values])
+        for name, values in new.bounds.items()
+    }
+    default = {
+        name: min(value, new.default.get(name, np.inf))
+        for name, value in {**new.default, **before.default}.items()
+    }
+    return Allotment(new.stream, keys, bounds, default)
+
+
+def _listed(
+    keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    from pulse.core.keys import key_ranks
+
+    if not keys:
+        return np.ones(1, bool)
+    n, m = len(keys[0]), len(among[0])
+    ranks = key_ranks(
+        [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(keys, among, strict=True)], n + m
+    )
+    return np.isin(ranks[:n], ranks[n:])
+
+
+def _formulas(plan: Node, stream: str, schema: StreamSchema) -> dict[str, Expression]:
+    """The MODEL clauses on attributes that the stream's tuples carry, over plain names."""
+    found: dict[str, Expression] = {}
+    for scan in scans(plan):
+        if scan.stream != stream:
+            continue
+        for name, formula in scan.models:
+            if name not in schema.modelled_names:
+                continue
+            plain = _plain(formula, scan.alias)
+            if found.setdefault(name, plain) != plain:
+                raise PredictorError(
+                    f"predict: '{stream}.{name}' has two models, {found[name]} and {plain}; a stream of tuples has one"
+                )
+    return found
+
+
+def _plain(formula: Expression, alias: str) -> Expression:
+    prefix = f"{alias}."
+    return transform(formula, lambda e: Column(e.name.removeprefix(prefix)) if isinstance(e, Column) else e)
+
+
+def _without_formulas(node: Node, formulas: Mapping[str, Mapping[str, Expression]]) -> Node:
+    if not isinstance(node, Scan):
+        return node
+    moved = formulas.get(node.stream, {})
+    return replace(node, models=tuple((name, formula) for name, formula in node.models if name not in moved))
