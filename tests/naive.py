@@ -791,3 +791,87 @@ def comparison_code(d: Fraction, e: Fraction, relation: str) -> int:
         ">": (low > 0, d > 0, high > 0),
     }[relation]
     return 3 if holds[0] else 2 if holds[1] else 1 if holds[2] else 0
+
+
+# --- validation: tuples against the models of their key (semantics 6.2), one by one, in fractions ---
+
+
+class Watched(NamedTuple):
+    """What a key's tuples come to: a kind per tuple, and the rows `(begin, end, [coefficients], [err])` in order of arrival."""
+
+    kinds: list[str]
+    rows: list[tuple[int, int, list[list[Fraction]], list[Fraction]]]
+
+
+def watch(
+    tuples: list[tuple[int, list[float]]],
+    truths: list[str],
+    bounds: list[tuple[float, float]],
+    horizon: int,
+    slopes: list[float],
+) -> Watched:
+    """Validate one key's tuples `(microseconds, values)` against models `x = x + slope * t`; bounds are (share, floor)."""
+    kinds: list[str] = []
+    rows: list[tuple[int, int, list[list[Fraction]], list[Fraction]]] = []
+    start, err, seen = None, [], None
+    origin: list[Fraction] = []
+
+    def model(a: int, t: int) -> Fraction:
+        assert start is not None
+        return origin[a] + Fraction(slopes[a]) * Fraction(t - start, 10**6)
+
+    def allowed(a: int, least: Fraction) -> Fraction:
+        share, floor = map(Fraction, bounds[a])
+        return min(err[a], max(share * least, floor))
+
+    for t, values in tuples:
+        exact = [Fraction(v) for v in values if math.isfinite(v)]
+        if len(exact) < len(values):
+            kinds.append("not finite")
+            continue
+        if seen is not None and t < seen[0]:
+            kinds.append("late")
+            continue
+        kind = "validated"
+        if seen is None or start is None:
+            kind = "first"
+        else:
+            before, old = seen
+            until, held = min(t, start + horizon), True
+            for a, truth in enumerate(truths):
+                if truth == "samples" or until <= before:
+                    continue
+                end = old[a]
+                if truth == "linear":
+                    end = old[a] + (exact[a] - old[a]) * Fraction(until - before, t - before)
+                least = Fraction(0) if old[a] * end < 0 else min(abs(old[a]), abs(end))
+                off = max(abs(old[a] - model(a, before)), abs(end - model(a, until)))
+                held = held and off <= allowed(a, least)
+            if t >= start + horizon:
+                kind = "expired"
+            elif not held or any(
+                abs(v - model(a, t)) > allowed(a, abs(v)) for a, v in enumerate(exact)
+            ):
+                kind = "violated"
+            if not held:
+                lines = [
+                    [old[a], Fraction(0) if truth == "step" else (exact[a] - old[a]) / Fraction(t - before, 10**6)]
+                    for a, truth in enumerate(truths)
+                ]
+                rows.append((before, until, lines, [Fraction(0)] * len(truths)))
+        if kind != "validated":
+            start, origin = t, exact
+            err = [max(Fraction(s) * abs(v), Fraction(f)) for (s, f), v in zip(bounds, exact, strict=True)]
+            rows.append((t, t + horizon, [[v, Fraction(s)] for v, s in zip(exact, slopes, strict=True)], err))
+        seen = (t, exact)
+        kinds.append(kind)
+    return Watched(kinds, rows)
+
+
+def in_force(rows: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
+    """Rows `(begin, end, what)` of one key in order of arrival, starts never falling: each ends those before (1.4)."""
+    kept: list[tuple[int, int, Any]] = []
+    for begin, end, what in rows:
+        kept = [(b, min(e, begin), w) for b, e, w in kept if b < begin]
+        kept.append((begin, end, what))
+    return kept

@@ -20,6 +20,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -208,7 +209,7 @@ class Validator:
         ruling = np.flatnonzero(event[:, checks.KIND] <= checks.REPAIR)
         columns = Columns.of(schema)
         if not len(ruling):
-            return Relation.empty(columns), np.zeros(0, np.int64)
+            return _no_updates(columns), np.zeros(0, np.int64)
         ids, of = np.unique(event[ruling, checks.KEY], return_inverse=True)
         known = list(state.ids)
         keys = self._key_columns([known[one] for one in ids])
@@ -410,6 +411,12 @@ def unpack(data: bytes) -> KeyState:
             f"validator: state of version {version}, expected {_VERSION}; start from a new checkpoint"
         )
     return KeyState(key, np.frombuffer(whole, np.int64), np.frombuffer(real, np.float64), unmodelled)
+
+
+@lru_cache(16)
+def _no_updates(columns: Columns) -> Relation:
+    """What most small batches give; made once, since it takes longer than their validation."""
+    return Relation.empty(columns)
 
 
 def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
