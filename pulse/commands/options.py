@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_MOST = 1_000_000  # values of one parameter; more are a slip of the pen
 
 
 class OptionError(PulseError, ValueError):
@@ -90,7 +95,11 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
 
 
 def axes(given: Iterable[str] | None) -> dict[str, list[Any]]:
-    """``NAME=VALUES``: several with commas, ``5,10,20``, or ``FROM:TO:STEP``, both ends included."""
+    """``NAME=VALUES``: several with commas, ``5,10,20``, or ``FROM:TO:STEP``, both ends included.
+
+    >>> axes(["short=5,10", "long=0.1:0.3:0.1"])
+    {'short': [5, 10], 'long': [0.1, 0.2, 0.3]}
+    """
     found: dict[str, list[Any]] = {}
     for one in given or ():
         name, text = _named(one, "NAME=VALUES, such as short=5,10,20 or long=30:300:30", found)
@@ -109,21 +118,27 @@ def _named(one: str, expected: str, found: Iterable[str]) -> tuple[str, str]:
 
 
 def _values(part: str, option: str) -> list[Any]:
-    ends = [_number(end) for end in part.split(":")] if ":" in part else []
-    if not ends:
-        if not part:
-            raise OptionError(f"--param {option}: a value is missing between the commas")
+    if not part:
+        raise OptionError(f"--param {option}: a value is missing between the commas")
+    if ":" not in part or _DATE.match(part):
         return [_number(part)]
-    numbers = [end for end in ends if isinstance(end, (int, float))]
-    if len(numbers) != len(ends) or len(ends) not in (2, 3):
+    try:
+        ends = [Decimal(end.strip()) for end in part.split(":")]
+    except InvalidOperation:
+        ends = []
+    if len(ends) not in (2, 3) or not all(end.is_finite() for end in ends):
         raise OptionError(f"--param {option}: expected FROM:TO or FROM:TO:STEP in numbers, got {part}")
-    start, stop, step = (*numbers, 1)[:3]
+    start, stop, step = (*ends, Decimal(1))[:3]
     if step <= 0 or stop < start:
         raise OptionError(
             f"--param {option}: {part} has no values; FROM must not exceed TO, STEP must be above 0"
         )
-    count = int((stop - start) / step + 1e-9) + 1
-    return [start + i * step for i in range(count)]
+    count = int((stop - start) / step) + 1
+    if count > _MOST:
+        raise OptionError(f"--param {option}: {part} has {count:,} values; choose a larger STEP")
+    # In decimals, so that 0:1:0.1 has 0.3 and its end, as written.
+    kind = int if all(end == end.to_integral_value() for end in (start, step)) else float
+    return [kind(start + i * step) for i in range(count)]
 
 
 def _number(text: str) -> int | float | str:
