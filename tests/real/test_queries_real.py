@@ -67,10 +67,8 @@ def tuples_of(folder: Path, file: str) -> pa.Table:
     reader = get_format("ais").prepare(path)
     rows = [b for unit in reader.units(path) for b in reader.batches(unit, ["mmsi", "t", "x", "y"])]
     table, day = pa.Table.from_batches(rows), DAYS[file]
-    inside = pc.and_(
-        pc.greater_equal(table["t"], day), pc.less(table["t"], day + dt.timedelta(days=7 if FULL else 1))
-    )
-    return table.filter(inside)
+    inside = pc.and_(pc.greater_equal(table["t"], day), pc.less(table["t"], day + dt.timedelta(days=1)))
+    return table if FULL else table.filter(inside)
 
 
 @cache
@@ -259,9 +257,9 @@ def macd_truth(all_tracks: dict[Any, Track], name: str, tiny: float) -> pd.DataF
         (TRADES, "step", "drift 0.005%", 0.985),
         (TAQ, "linear", "drift 0.005%", 0.9),
         full=(
-            (TRADES, "linear", "drift 0.005%", 0.985),
+            (TRADES, "linear", "drift 0.005%", 0.95),
             (TRADES, "step", "error 0.05%", 0.0),
-            (TRADES, "step", "error 0", 0.999),
+            (TRADES, "step", "error 0", 0.995),
             (TAQ, "step", "drift 0.005%", 0.985),
         ),
     ),
@@ -271,7 +269,10 @@ def test_macd(recorded: Path, judge: Any, file: str, kind: str, bound: str, leas
     all_tracks = truth_of(recorded, file, kind)
     tiny = scale(all_tracks, "price")
     truth = macd_truth(all_tracks, "price", tiny)
-    judge(assess_tuples(answer, truth, keys=["symbol"], value="diff", rounding=tiny), least=least)
+    found = assess_tuples(answer, truth, keys=["symbol"], value="diff", rounding=tiny)
+    judge(found, least=least)
+    if bound.startswith("drift"):
+        assert found.decided >= 0.985  # quiet minutes left out, in which both averages are the same
 
 
 WINDOWED = quick(
@@ -395,8 +396,9 @@ def test_collision(recorded: Path, judge: Any, file: str, kind: str, bound: str,
 def test_following(recorded: Path, judge: Any, file: str, kind: str, bound: str, least: float) -> None:
     answer = asked(FOLLOWING, S=model_of(recorded, file, kind, bound)).tuples()
     several, parts = list(truth_of(recorded, file, kind).values()), []
-    for (a, b), one, two in pairs.all_pairs(several, 1300.0):
-        t, mean = pairs.average_distances(one, two, 600 * SECOND, 10 * SECOND, near=1300.0)
+    near = 1010 + 8 * float(bound.split()[1])  # beyond what an answer can be wrong by
+    for (a, b), one, two in pairs.all_pairs(several, near):
+        t, mean = pairs.average_distances(one, two, 600 * SECOND, 10 * SECOND, near=near)
         parts += [
             pd.DataFrame({"id1": i, "id2": j, "t": t, "value": mean.astype(float)})
             for i, j in ((a, b), (b, a))

@@ -37,6 +37,12 @@ class Assessment:
     recall: float
     certain: float  # share of the answer that is certain
     worst: float = 0.0  # largest of |value - truth| / bound
+    ties: int = 0  # of the answer: the truth is the threshold itself, to rounding
+
+    @property
+    def decided(self) -> float:
+        """Precision where the truth is not on the threshold itself: there any model, however near, may fall on either side."""
+        return _share(round(self.precision * self.answered), self.answered - self.ties)
 
     @property
     def faults(self) -> dict[str, int]:
@@ -83,11 +89,12 @@ def assess_tuples(
     value: str | None,
     time: str = "t",
     rounding: float = 1e-11,
+    slack: float = 0.0,
 ) -> Assessment:
     """Sampled tuples against ``truth``: columns keys, t (microseconds), value, and where a predicate was asked ``margin``.
 
-    It holds where ``margin > 0``; margins within ``rounding`` excuse either answer. ``truth`` has every instant at which
-    there is a truth at all.
+    It holds where ``margin > 0``; margins within ``rounding`` excuse either answer. Values may be outside
+    by ``slack``. ``truth`` has every instant at which there is a truth at all.
     """
     frame = as_frame(answer)
     told = pd.DataFrame({key: frame[key] for key in keys})
@@ -107,7 +114,7 @@ def assess_tuples(
     if value is not None:
         off = (both["answer"] - both["value"]).abs()
         tiny = 4 * ULP * both["value"].abs()  # of the truth itself, which is a float here
-        outside = int((given & known & ~(off <= both["bound"] + tiny)).sum())
+        outside = int((given & known & ~(off <= both["bound"] + tiny + slack)).sum())
         used = (off / both["bound"])[given & known & (both["bound"] > rounding)]
         worst = float(used.max()) if len(used) else 0.0
     right = int((in_answer & holds).sum())
@@ -123,6 +130,7 @@ def assess_tuples(
         recall=_share(right, int(holds.sum())),
         certain=_share(int(sure.sum()), int(in_answer.sum())),
         worst=worst,
+        ties=int((in_answer & ~holds & vague).sum()),
     )
 
 
@@ -197,7 +205,8 @@ def values_outside(
 ) -> tuple[int, float]:
     """How many instants of result segments (both ends, two inside) lie outside ``model ± err``; and the most of err used.
 
-    An end stands for the instant a hundredth of a microsecond inside: the truth may jump there.
+    An end stands for the instant a hundredth of a microsecond inside: the truth may jump there. Ranges too short for that
+    are not looked at.
     ``truth_at(key, t)`` gives values at microseconds, and whether there is a truth.
     """
     frame = as_frame(answer)
@@ -214,8 +223,9 @@ def values_outside(
     bad, worst = 0, 0.0
     length = ranges.end - ranges.begin
     for part in (0.0, 0.31, 0.77, 1.0):
-        inset = np.minimum(Long(0.01), length / 4)
-        t = ranges.begin + np.clip(length * Long(part), inset, length - inset)
+        t = ranges.begin + np.clip(
+            length * Long(part), Long(0.01), np.maximum(length - Long(0.01), Long(0.01))
+        )
         x = (t - ref) / SECOND
         model = c[:, -1].copy()
         for j in range(degree - 2, -1, -1):
@@ -224,6 +234,7 @@ def values_outside(
             rows = np.flatnonzero(numbers == n)
             wanted, there = truth_at(ranges.key[rows[0]], t[rows])
             off = np.abs(model[rows] - wanted)
+            there &= length[rows] > 0.02
             bad += int((there & ~(off <= err[rows] + rounding)).sum())
             some = there & (err[rows] > rounding)
             worst = max(worst, float((off[some] / err[rows][some]).max(initial=0.0)))
