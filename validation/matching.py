@@ -1,0 +1,51 @@
+"""Groups of one relation found among those of another by their keys, and values brought together per group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.keys import key_ranks
+
+
+def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: int) -> IntArray:
+    """For each of ``n`` keys where it stands among ``m`` others (the last, if several are equal), -1 if it is not there.
+
+    Without key columns all keys are equal.
+
+    >>> positions([pa.array(["b", "x"])], [pa.array(["a", "b"])], 2, 2)
+    array([ 1, -1])
+    """
+    columns = [
+        pa.concat_arrays([_plain(b), _plain(a).cast(_plain(b).type)])
+        for a, b in zip(keys, among, strict=True)
+    ]
+    ranks = key_ranks(columns, m + n)
+    where = np.full(int(ranks.max(initial=-1)) + 1, -1, np.int64)
+    where[ranks[:m]] = np.arange(m)
+    return where[ranks[m:]]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def least(values: FloatArray, place: IntArray, n: int) -> FloatArray:
+    """The smallest value that goes to each of ``n`` places; NaN where none does. NaN, and places below 0, count for nothing."""
+    out = np.full(n, np.nan)
+    there = place >= 0
+    np.fmin.at(out, place[there], values[there])
+    return out
+
+
+def most(values: FloatArray, place: IntArray, n: int) -> FloatArray:
+    """The largest value that goes to each of ``n`` places; NaN where none does."""
+    return -least(-values, place, n)
+
+
+def pick(values: FloatArray, place: IntArray) -> FloatArray:
+    """``values[place]``, NaN for places below 0."""
+    return np.where(place >= 0, np.append(values, np.nan)[place], np.nan)

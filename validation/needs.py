@@ -1,0 +1,24 @@
+"""Needs: per modelled column of a node's output, and key, the largest error that keeps what is asked of the query."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+
+Needs: TypeAlias = dict[str, FloatArray]
+"""By column, one entry per group of the node's relation: infinite where nothing depends on it, NaN where nothing is known."""
+
+
+def smaller(a: Needs, b: Needs) -> Needs:
+    """What satisfies both.
+
+    >>> smaller({"x": np.array([1.0, np.nan])}, {"x": np.array([2.0, 3.0])})
+    {'x': array([1., 3.])}
+    """
+    out = dict(a)
+    for name, need in b.items():
+        out[name] = np.fmin(out[name], need) if name in out else need
+    return out

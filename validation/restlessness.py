@@ -1,0 +1,123 @@
+"""How restless the columns inside a plan are, by how restless the streams' attributes have been.
+
+Restlessness is a size in the attribute's own unit (per root of a second, or any other unit common to all), so it moves
+through operators as an error does: through expressions by the forward rules, through ``sum`` over a window by its
+seconds, across keys by the largest, the sum or the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+from pulse.core.expression import Column
+from pulse.operators.relation import Relation
+from pulse.plan.nodes import Across, Join, Node, Project, Scan, Union, Window
+from pulse.validation.allotment import Allotment
+from pulse.validation.matching import most, pick, positions
+from pulse.validation.needs import Needs
+from pulse.validation.sensitivity import Errors, Forward
+
+
+class Restlessness:
+    """Restlessness of every node's columns; of none, if nothing is known of any stream."""
+
+    def __init__(self, evaluate: Callable[[Node], Relation], streams: Mapping[str, Allotment] | None) -> None:
+        self._evaluate, self._streams = evaluate, streams
+        self._known: dict[Node, Needs] = {}
+
+    def rows(self, node: Node) -> Errors:
+        """Per row of the node's relation."""
+        if self._streams is None:
+            return {}
+        group = self._evaluate(node).group
+        return {name: values[group] for name, values in self.groups(node).items()}
+
+    def groups(self, node: Node) -> Needs:
+        """Per group of the node's relation."""
+        if self._streams is None:
+            return {}
+        if node not in self._known:
+            self._known[node] = self._of(node)
+        return self._known[node]
+
+    def _of(self, node: Node) -> Needs:
+        relation = self._evaluate(node)
+        n = relation.groups
+        match node:
+            case Scan():
+                assert self._streams is not None
+                known = self._streams.get(node.stream)
+                if known is None:
+                    return {}
+                found = known.of(relation.keys, n)
+                return {f"{node.alias}.{name}": _finite(values) for name, values in found.items()}
+            case Project():
+                return self._project(node, relation)
+            case Window():
+                below = self._below(node.input, relation).get(node.argument)
+                scale = node.size / 1e6 if node.function == "sum" and isinstance(node.size, int) else 1.0
+                return {} if below is None else {node.output: below * scale}
+            case Across():
+                return self._across(node, relation)
+            case Join():
+                keys = len(node.left.columns.key)
+                left, right = self._evaluate(node.left), self._evaluate(node.right)
+                at_left = positions(relation.keys[:keys], left.keys, n, left.groups)
+                at_right = positions(relation.keys[keys:], right.keys, n, right.groups)
+                out = {name: pick(v, at_left) for name, v in self.groups(node.left).items()}
+                return out | {name: pick(v, at_right) for name, v in self.groups(node.right).items()}
+            case Union():
+                out = {}
+                for member in node.members:
+                    names = dict(zip(member.columns.modelled, node.columns.modelled, strict=True))
+                    for name, values in self._below(member, relation).items():
+                        out[names[name]] = np.fmax(out.get(names[name], np.full(n, np.nan)), values)
+                return out
+        return self._below(node.inputs[0], relation)
+
+    def _below(self, node: Node, relation: Relation) -> Needs:
+        """An input's, for the groups of equal keys."""
+        below = self._evaluate(node)
+        at = positions(relation.keys, below.keys, relation.groups, below.groups)
+        return {name: pick(values, at) for name, values in self.groups(node).items()}
+
+    def _project(self, node: Project, relation: Relation) -> Needs:
+        below = self._evaluate(node.input)
+        known = self.groups(node.input)
+        made = [(name, dict(node.outputs)[name]) for name in node.columns.modelled]
+        out: Needs = {}
+        for name, expression in made:
+            if isinstance(expression, Column):
+                if expression.name in known:
+                    out[name] = known[expression.name]
+                continue
+            forward = Forward(below, [expression], "project")
+            group = forward.relation.group
+            moved = forward.error(0, {one: np.nan_to_num(v, nan=0.0)[group] for one, v in known.items()})
+            out[name] = _finite(most(moved, group, below.groups))
+        # A projection keeps the groups of its input, in order.
+        assert relation.groups == below.groups
+        return out
+
+    def _across(self, node: Across, relation: Relation) -> Needs:
+        below = self._evaluate(node.input)
+        values = self.groups(node.input).get(node.argument)
+        if values is None:
+            return {}
+        names = below.columns.key_names
+        own = [below.keys[names.index(name)] for name in relation.columns.key_names]
+        at = positions(own, relation.keys, below.groups, relation.groups)
+        there = (at >= 0) & ~np.isnan(values)
+        if node.function in ("min", "max"):
+            return {node.output: most(values, at, relation.groups)}
+        total = np.bincount(at[there], values[there], relation.groups)
+        number = np.bincount(at[there], minlength=relation.groups)
+        return {node.output: total if node.function == "sum" else total / np.maximum(number, 1)}
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    """What is unlimited, or without end, counts as unknown."""
+    return np.where(np.isfinite(values), values, np.nan)

@@ -1,0 +1,350 @@
+"""How errors of columns become errors of expressions on them, and back (semantics 4.2, 4.3).
+
+Forward, the rules of :mod:`pulse.operators.evaluate` and :mod:`pulse.operators.lifted` as functions of the columns' errors alone:
+the models are evaluated once, and what the rules need of them (the range of every part, and what approximations add) is kept.
+Backward, there is no formula for most expressions, but the forward rules only grow with the errors. So an input's
+*reach* is the largest error that it alone may have, found by bisection; ``bound / reach`` is its sensitivity, by which the split
+shares the bound out; and where together they come out above it (products of errors) all are scaled down, by bisection
+again. Linear expressions need no bisection: their sensitivities are their factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.expression import (
+    Arithmetic,
+    Column,
+    Constant,
+    Expression,
+    Function,
+    Negative,
+    transform,
+    walk,
+)
+from pulse.kernels.extrema import bounds
+from pulse.operators.errors import DomainError
+from pulse.operators.evaluate import Evaluation
+from pulse.operators.lifted import SHARE
+from pulse.operators.relation import Relation
+from pulse.validation.splits import Question, Split, allot
+
+_ROW = "#row"
+_STEPS = 28  # halvings of the exponents -1000 … 1000: a bound to within 1e-5 of itself
+
+SPAN = "#span"
+"""``Function(SPAN, (x1, y1, x2, y2))``, at the top of an expression: a distance, by its error, with its square as model."""
+
+Errors = Mapping[str, FloatArray]
+"""Per column the bound of its error in each row; a column that is not in it has none."""
+
+
+class Forward:
+    """Expressions over a relation, evaluated once; their errors for any errors of the columns.
+
+    ``relation`` is cut as the expressions need it; ``row`` says which row of the original each of its rows is a part of.
+    """
+
+    def __init__(self, relation: Relation, expressions: Sequence[Expression], operator: str) -> None:
+        self.expressions = tuple(transform(one, _as_product) for one in expressions)
+        traced = {**relation.unmodelled, _ROW: pa.array(np.arange(len(relation)))}
+        exact = {name: np.zeros(len(relation)) for name in relation.columns.modelled}
+        try:
+            self._work = self._evaluated(replace(relation, err=exact, drift={}, unmodelled=traced), operator)
+        except DomainError:  # a root of what is below zero by no more than its error
+            self._work = self._evaluated(replace(relation, drift={}, unmodelled=traced), operator)
+        self.relation = self._work.relation
+        self.row: IntArray = self.relation.unmodelled[_ROW].to_numpy()
+        self._ranges: dict[str, tuple[FloatArray, FloatArray]] = {}
+        self._added: dict[Expression, FloatArray] = {}
+
+    def _evaluated(self, relation: Relation, operator: str) -> Evaluation:
+        work = Evaluation(relation, operator, null=1.0)
+        work.near()  # roundings are proportional to the times that are multiplied
+        self._squares: dict[Expression, str] = {}
+        for expression in self.expressions:
+            if isinstance(expression, Function) and expression.name == SPAN:
+                dx, dy = (work.as_model(work.operand(one)) for one in _differences(expression))
+                self._squares[expression] = work.squares(dx, dy)
+                continue
+            for part in walk(expression):
+                if isinstance(part, Function) and part.name in ("distance", "distance2"):
+                    for difference in _differences(part):
+                        work.operand(difference)
+            work.operand(expression)
+        return work
+
+    # -- what the rules need of the models ------------------------------------------------------------------
+
+    def _found(self, index: int) -> float | str:
+        expression = self.expressions[index]
+        return self._squares.get(expression) or self._work.operand(expression)
+
+    def coefficients(self, index: int) -> FloatArray:
+        """The model of an expression."""
+        found = self._found(index)
+        return (
+            np.full((len(self.relation), 1), found)
+            if isinstance(found, float)
+            else self.relation.models[found]
+        )
+
+    def approximation(self, index: int) -> FloatArray:
+        """By how much the model of an expression may differ from the expression of the models."""
+        found = self._found(index)
+        return np.zeros(len(self.relation)) if isinstance(found, float) else self.relation.err[found]
+
+    def _range(self, expression: Expression) -> tuple[FloatArray, FloatArray]:
+        """Least and largest value of an expression in each row."""
+        found = self._work.operand(expression)
+        if isinstance(found, float):
+            level = np.full(len(self.relation), found)
+            return level, level
+        if found not in self._ranges:
+            low, high, _ = bounds(self.relation.models[found], self.relation.lo, self.relation.hi)
+            self._ranges[found] = low, high
+        return self._ranges[found]
+
+    def size(self, name: str) -> FloatArray:
+        """The largest absolute value of a column in each row."""
+        return self._size(Column(name))
+
+    def _size(self, expression: Expression) -> FloatArray:
+        low, high = self._range(expression)
+        return np.maximum(np.abs(low), np.abs(high))
+
+    def _lifting(self, expression: Expression) -> FloatArray:
+        """What the approximation of a function itself added, of the error that its model was found to have."""
+        if expression not in self._added:
+            found = self._work.operand(expression)
+            err = self.relation.err
+            inside = {name: err[name] for name in self.relation.columns.modelled}
+            known = err[found] if isinstance(found, str) else np.zeros(len(self.relation))
+            caused = self._caused(expression, inside)
+            self._added[expression] = np.where(np.isfinite(caused), np.maximum(known - caused, 0.0), known)
+        return self._added[expression]
+
+    # -- the rules ------------------------------------------------------------------------------------------
+
+    def error(self, index: int, errors: Errors) -> FloatArray:
+        """The bound of an expression's error, per row, approximations included; infinite where there is none."""
+        with np.errstate(all="ignore"):
+            found = self._error(self.expressions[index], errors)
+        return np.where(np.isnan(found), np.inf, found)
+
+    def _error(self, e: Expression, errors: Errors) -> FloatArray:
+        zero = np.zeros(len(self.relation))
+        match e:
+            case Column(name):
+                return errors.get(name, zero)
+            case Constant():
+                return zero
+            case Negative(operand) | Function("abs", (operand,)):
+                return self._error(operand, errors)
+            case Arithmetic("+" | "-", left, right):
+                return self._error(left, errors) + self._error(right, errors)
+            case Arithmetic("*", left, right):
+                return self._product(left, right, errors)
+            case Arithmetic("/", left, Constant(by)):
+                return self._error(left, errors) / abs(float(by))
+            case Arithmetic("^", base, Constant(n)):
+                return self._power(base, int(n), errors)
+            case Function("#span", _):
+                dx, dy = (self._error(one, errors) for one in _differences(e))
+                return np.hypot(dx, dy)
+            case Function("distance2"):
+                each = [(self._error(d, errors), self._size(d)) for d in _differences(e)]
+                return sum((err * (2.0 * size + err) for err, size in each), zero)
+        return self._caused(e, errors) * (1.0 + SHARE) + self._lifting(e)
+
+    def _product(self, left: Expression, right: Expression, errors: Errors) -> FloatArray:
+        ea, eb = self._error(left, errors), self._error(right, errors)
+        return self._size(left) * eb + self._size(right) * ea + ea * eb
+
+    def _power(self, base: Expression, n: int, errors: Errors) -> FloatArray:
+        e, x = self._error(base, errors), self._size(base)
+        terms = [(x + e) ** j * x ** (n - 1 - j) for j in range(n)]
+        return np.where(e > 0.0, e * np.sum(terms, axis=0), 0.0) if n else np.zeros(len(e))
+
+    def _caused(self, e: Expression, errors: Errors) -> FloatArray:
+        """What a function that leaves the polynomials makes of its operand's error."""
+        match e:
+            case Function("distance"):
+                dx, dy = (self._error(one, errors) for one in _differences(e))
+                return np.hypot(dx, dy)
+            case Arithmetic("/", _, operand) | Function(_, (operand,)):
+                err = self._error(operand, errors)
+                low, high = self._range(operand)
+        match e:
+            case Arithmetic("/"):
+                least = np.where(low > 0.0, low, np.where(high < 0.0, -high, 0.0))
+                return np.where(err < least, err / (least * (least - err)), np.inf)
+            case Function("sqrt"):
+                clear = (low >= err) & (low > 0.0)
+                root = np.sqrt(np.where(clear, low, 1.0)) + np.sqrt(np.where(clear, low - err, 0.0))
+                return np.where(clear, err / root, np.sqrt(err))
+            case Function("exp"):
+                return np.where(high + err > 700.0, np.inf, np.exp(high) * np.expm1(np.minimum(err, 1e3)))
+            case Function("log"):
+                inside = err < low
+                return np.where(inside, -np.log1p(-np.where(inside, err, 0.0) / low), np.inf)
+            case Function("sin" | "cos"):
+                return np.minimum(err, 2.0)
+        raise AssertionError(f"no rule for the error of {e}")
+
+
+def _as_product(e: Expression) -> Expression:
+    """``a / b`` as ``a (1 / b)``, which is how it is evaluated."""
+    if isinstance(e, Arithmetic) and e.op == "/" and not isinstance(e.right, Constant):
+        return Arithmetic("*", e.left, Arithmetic("/", Constant(1.0), e.right))
+    return e
+
+
+def _differences(distance: Expression) -> tuple[Expression, Expression]:
+    x1, y1, x2, y2 = distance.parts
+    return Arithmetic("-", x1, x2), Arithmetic("-", y1, y2)
+
+
+def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str, float] | None:
+    """``|factor|`` of each modelled column of an expression that is linear in them with constant factors; else None.
+
+    >>> linear_factors(Arithmetic("-", Column("x"), Arithmetic("*", Constant(2), Column("y"))), ("x", "y"))
+    {'x': 1.0, 'y': 2.0}
+    """
+
+    def factors(e: Expression, by: float) -> dict[str, float] | None:
+        match e:
+            case Column(name):
+                return {name: by} if name in modelled else {}
+            case Constant():
+                return {}
+            case Negative(operand):
+                return factors(operand, by)
+            case Arithmetic("+" | "-", left, right):
+                a, b = factors(left, by), factors(right, by)
+                if a is None or b is None:
+                    return None
+                return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in (*a, *b)}
+            case Arithmetic("*", Constant(int() | float() as k), other):
+                return factors(other, by * abs(k))
+            case Arithmetic("*", other, Constant(int() | float() as k)):
+                return factors(other, by * abs(k))
+            case Arithmetic("/", other, Constant(int() | float() as k)) if k:
+                return factors(other, by / abs(k))
+        return None
+
+    return factors(expression, 1.0)
+
+
+def shares(
+    forward: Forward, index: int, budget: FloatArray, split: Split, restlessness: Errors
+) -> dict[str, FloatArray]:
+    """Bounds of the columns of an expression that keep its error within ``budget``, per row of ``forward.relation``.
+
+    A budget that is not finite (nothing is asked, or nothing known) is given to every column as it is. One below what the
+    approximation errs by alone leaves nothing.
+    """
+    relation, expression = forward.relation, forward.expressions[index]
+    used = {one.name for one in walk(expression) if isinstance(one, Column)}
+    names = tuple(name for name in relation.columns.modelled if name in used)
+    if not names:
+        return {}
+    linear = linear_factors(expression, names)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if linear is not None:
+            reach = {name: budget / linear[name] for name in names}
+        else:
+            reach = {name: _largest(forward, index, budget, {name: np.ones(len(budget))}) for name in names}
+        together = _divided(forward, index, budget, reach, split, restlessness)
+    if linear is not None:
+        return together
+    fits = ~np.isfinite(budget) | (forward.error(index, together) <= budget)
+    return (
+        together
+        if fits.all()
+        else _scaled(forward, index, budget, (reach, together, fits), split, restlessness)
+    )
+
+
+def _scaled(
+    forward: Forward,
+    index: int,
+    budget: FloatArray,
+    tried: tuple[Errors, Errors, BoolArray],
+    split: Split,
+    restlessness: Errors,
+) -> dict[str, FloatArray]:
+    """Shares for rows in which those by each input's own reach do not fit together.
+
+    Next to a factor near zero an input alone may reach very far, and all would have to be scaled down by as much. So no
+    reach is taken beyond the input's own size (or the error that all may have together): then products of two errors are
+    no larger than those of an error and a value, and scaling costs no more than a small factor.
+    """
+    reach, together, fits = tried
+    common = _largest(forward, index, budget, {name: np.ones(len(budget)) for name in reach})
+    capped = {
+        name: np.minimum(values, np.maximum(forward.size(name), common)) for name, values in reach.items()
+    }
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        again = _divided(forward, index, budget, capped, split, restlessness)
+    scale = np.minimum(_largest(forward, index, budget, again), 1.0)
+    return {name: np.where(fits, together[name], values * scale) for name, values in again.items()}
+
+
+def _largest(forward: Forward, index: int, budget: FloatArray, errors: Errors) -> FloatArray:
+    """Per row the largest factor of these errors that keeps the budget, to within 1e-5 and never above; 0 if none does."""
+    low, high = np.full(len(budget), -1000.0), np.full(len(budget), 1000.0)
+    none = forward.error(index, {k: v * 2.0**-1000 for k, v in errors.items()}) > budget
+    with np.errstate(over="ignore"):
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            by = np.exp2(middle)
+            fits = forward.error(index, {k: v * by for k, v in errors.items()}) <= budget
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    factor: FloatArray = np.where(none, 0.0, np.exp2(low))
+    return factor
+
+
+def _divided(
+    forward: Forward, index: int, budget: FloatArray, reach: Errors, split: Split, restlessness: Errors
+) -> dict[str, FloatArray]:
+    """The budget shared out by a split; an input whose reach is zero gets none of it, one that moves nothing is free."""
+    relation = forward.relation
+    names = tuple(reach)
+    table = np.stack([reach[name] for name in names], axis=1)
+    asked = np.isfinite(budget) & (budget > 0.0)
+    chosen = asked[:, None] & (table > 0.0) & np.isfinite(table)
+    out = np.where(asked[:, None], np.where(np.isposinf(table), np.inf, 0.0), budget[:, None])
+    rows = np.flatnonzero(chosen.any(axis=1))
+    row, which = np.nonzero(chosen[rows])
+    of = rows[row]
+    group = pa.array(relation.group[of])
+    models = _stacked([relation.models[name] for name in names])
+    rest = [restlessness.get(name) for name in names]
+    restless = np.stack([np.ones(len(budget)) if one is None else one for one in rest], axis=1)
+    question = Question(
+        output_keys=tuple(key.take(pa.array(relation.group[rows])) for key in relation.keys),
+        output_coefficients=forward.coefficients(index)[rows],
+        bound=budget[rows],
+        offsets=np.concatenate(([0], np.cumsum(chosen[rows].sum(axis=1)))),
+        keys=tuple(key.take(group) for key in relation.keys),
+        attributes=names,
+        attribute=which,
+        coefficients=np.ascontiguousarray(models[which, of]),
+        lo=relation.lo[of],
+        hi=relation.hi[of],
+        sensitivity=budget[of] / table[of, which],
+        restlessness=np.nan_to_num(restless[of, which], nan=0.0),
+    )
+    out[of, which] = allot(split, question)
+    return {name: np.ascontiguousarray(out[:, i]) for i, name in enumerate(names)}
+
+
+def _stacked(models: list[FloatArray]) -> FloatArray:
+    width = max(c.shape[1] for c in models)
+    return np.stack([np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in models])

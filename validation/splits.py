@@ -1,0 +1,208 @@
+"""Split heuristics (paper IV-C, semantics 4.4): how an output's bound is shared out among the inputs that cause it.
+
+An output errs by at most ``sum(s_i b_i)`` when input ``i`` errs by at most ``b_i`` and moves the output ``s_i`` times as far
+as itself (its *sensitivity*; 1 in the paper). A split chooses the ``b_i`` with ``sum(s_i b_i) <= bound``:
+
+``equi``
+    every input the same part of the bound: ``s_i b_i = bound / n``, with ``n`` = keys × dependent attributes.
+``gradient``
+    in proportion to the steepest slope ``g_i`` of each input's model: ``s_i b_i = bound · s_i g_i / sum(s_j g_j)``. Where all
+    are level, equi.
+``restless``
+    so that violations become rare. An input's residual against its model wanders: if it is a walk of parameter ``r_i`` (its
+    *restlessness*: the root of its variance per unit of time), it leaves ``±b_i`` after ``(b_i / r_i)^2`` on average, so that
+    all together violate ``sum((r_i / b_i)^2)`` times per unit of time. To minimise that subject to
+    ``sum(s_i b_i) = bound``, Lagrange: ``2 r_i^2 / b_i^3 = λ s_i``, hence ``b_i ~ (r_i^2 / s_i)^(1/3)``, and with the
+    constraint ``s_i b_i = bound · w_i / sum(w_j)``, ``w_i = (s_i r_i)^(2/3)``. Where none has been restless, equi. The rate is
+    ``sum(w_i)^3 / bound^2``, never above that of equi, ``n^2 · sum(w_i^3) / bound^2`` (the mean of cubes is no less
+    than the cube of the mean).
+
+``gradient`` and ``restless`` keep a part of the bound, :data:`FLOOR`, to share equally: no input is left with nothing.
+
+A user's function has the paper's signature, one output at a time (:data:`UserSplit`); it returns a bound per input, which is
+checked to be conservative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.errors import PulseError
+from pulse.kernels.extrema import bounds
+from pulse.kernels.polynomial import derivative
+
+FLOOR = 0.1
+"""The part of a bound that is shared equally, whatever the inputs look like."""
+
+_ROUNDING = 1.0 - 1e-12  # sums of shares stay below the bound, and so do the errors computed from them
+_TOLERATED = 1.0 + 1e-9  # what a user's function may be above the bound by rounding
+
+
+class SplitError(PulseError, ValueError):
+    """A split that is not known, or gives what is no bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a split is asked, of ``n`` outputs at once.
+
+    Output ``i`` has the key ``output_keys[…][i]``, coefficients ``output_coefficients[i]`` and the bound ``bound[i]``, finite and
+    above zero. It was caused by inputs ``offsets[i]:offsets[i + 1]``; an input is an attribute
+    (``attributes[attribute[j]]``) of a key, with its model's coefficients on ``[lo, hi]``.
+    """
+
+    output_keys: tuple[pa.Array, ...]
+    output_coefficients: FloatArray
+    bound: FloatArray
+    offsets: IntArray
+    keys: tuple[pa.Array, ...]
+    attributes: tuple[str, ...]
+    attribute: IntArray
+    coefficients: FloatArray
+    lo: FloatArray
+    hi: FloatArray
+    sensitivity: FloatArray
+    restlessness: FloatArray
+
+    @property
+    def output(self) -> IntArray:
+        """The output of each input."""
+        return np.repeat(np.arange(len(self.bound)), np.diff(self.offsets))
+
+    def in_proportion(self, weight: FloatArray) -> FloatArray:
+        """Bounds whose parts ``s_i b_i`` of the output's are as these weights; equal parts where all are zero."""
+        output = self.output
+        number = np.diff(self.offsets)[output]
+        weight = weight / _total(weight, output, len(self.bound), np.maximum.at)[output].clip(1e-300)
+        total = _total(weight, output, len(self.bound), np.add.at)[output]
+        part = np.where(total > 0.0, weight / np.where(total > 0.0, total, 1.0), 1.0 / number)
+        share: FloatArray = self.bound[output] * part / self.sensitivity
+        return share
+
+
+Split = Callable[[Question], FloatArray]
+"""A bound per input."""
+
+
+class Input(NamedTuple):
+    """An input as a user's function sees it."""
+
+    key: tuple[Any, ...]
+    attribute: str
+    coefficients: FloatArray
+    sensitivity: float
+    restlessness: float
+
+
+UserSplit = Callable[[tuple[Any, ...], FloatArray, float, Sequence[Input]], Sequence[float]]
+"""Output's key, its coefficients, its bound, and the inputs; returns a bound for each (the paper's signature)."""
+
+
+def _total(values: FloatArray, output: IntArray, n: int, gather: Callable[..., None]) -> FloatArray:
+    out = np.zeros(n)
+    gather(out, output, values)
+    return out
+
+
+def equi(question: Question) -> FloatArray:
+    """Equal parts of the bound."""
+    return question.in_proportion(np.ones(len(question.sensitivity)))
+
+
+def gradient(question: Question) -> FloatArray:
+    """In proportion to the largest ``|d model / dt|`` on the input's range, but for the floor."""
+    low, high, _ = bounds(derivative(question.coefficients), question.lo, question.hi)
+    slope = np.maximum(np.abs(low), np.abs(high))
+    return _with_floor(question, question.sensitivity * slope)
+
+
+def restless(question: Question) -> FloatArray:
+    """So that the fewest violations are to be expected, but for the floor."""
+    return _with_floor(question, np.cbrt(question.sensitivity * question.restlessness) ** 2)
+
+
+def _with_floor(question: Question, weight: FloatArray) -> FloatArray:
+    return (1.0 - FLOOR) * question.in_proportion(weight) + FLOOR * equi(question)
+
+
+_SPLITS: dict[str, Split] = {"equi": equi, "gradient": gradient, "restless": restless}
+
+
+def register(name: str, function: UserSplit) -> None:
+    """Make a function of the paper's signature known by a name, for ``split=name``. Built-in names cannot be taken.
+
+    >>> register("first takes all", lambda key, c, bound, inputs: [bound, *[0.0] * (len(inputs) - 1)])
+    """
+    if name in ("equi", "gradient", "restless"):
+        raise SplitError(f"split '{name}' is built in; choose another name")
+    _SPLITS[name] = _one_by_one(function)
+
+
+def get(name: str) -> Split:
+    """The split of this name."""
+    if name not in _SPLITS:
+        raise SplitError(f"there is no split '{name}'; there are {', '.join(sorted(_SPLITS))}")
+    return _SPLITS[name]
+
+
+def _one_by_one(function: UserSplit) -> Split:
+    def split(question: Question) -> FloatArray:
+        out = np.empty(len(question.sensitivity))
+        keys = list(zip(*(column.to_pylist() for column in question.keys), strict=True))
+        of_output = list(zip(*(column.to_pylist() for column in question.output_keys), strict=True))
+        for i in range(len(question.bound)):
+            begin, end = question.offsets[i : i + 2]
+            inputs = [
+                Input(
+                    keys[j] if keys else (),
+                    question.attributes[question.attribute[j]],
+                    question.coefficients[j],
+                    float(question.sensitivity[j]),
+                    float(question.restlessness[j]),
+                )
+                for j in range(begin, end)
+            ]
+            key = of_output[i] if of_output else ()
+            given = function(key, question.output_coefficients[i], float(question.bound[i]), inputs)
+            if len(given) != len(inputs):
+                raise SplitError(f"split: expected {len(inputs)} bounds for {key}, got {len(given)}")
+            out[begin:end] = given
+        return out
+
+    return split
+
+
+def allot(split: Split, question: Question) -> FloatArray:
+    """The bounds that a split gives, found to be conservative: finite, 0 or more, ``sum(s_i b_i) <= bound``."""
+    if not len(question.bound):
+        return np.zeros(0)
+    with np.errstate(over="ignore"):
+        given = np.asarray(split(question), float)
+    given = np.minimum(given, np.finfo(float).max) if np.isposinf(given).any() and _built_in(split) else given
+    wrong = ~(np.isfinite(given) & (given >= 0.0))
+    if wrong.any():
+        j = int(wrong.argmax())
+        raise SplitError(
+            f"split: expected a finite bound, 0 or more, for '{question.attributes[question.attribute[j]]}', got {given[j]}"
+        )
+    output = question.output
+    with np.errstate(over="ignore"):
+        used = _total(question.sensitivity * given, output, len(question.bound), np.add.at)
+    if (used > question.bound * _TOLERATED).any():
+        i = int((used > question.bound * _TOLERATED).argmax())
+        raise SplitError(
+            f"split: the shares of output {i} add up to {used[i]:g}, which is more than its bound {question.bound[i]:g}; "
+            "scale them down: a split must be conservative"
+        )
+    scale = np.minimum(1.0, question.bound / np.maximum(used, 1e-300)) * _ROUNDING
+    return given * scale[output]
+
+
+def _built_in(split: Split) -> bool:
+    return split in (equi, gradient, restless)
