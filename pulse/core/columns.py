@@ -8,6 +8,7 @@ modelled: a query may ask only who and when.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -30,17 +31,17 @@ class Columns:
         """The attributes of a stored stream, by their own names."""
         return cls(schema.key, schema.modelled_names, schema.unmodelled, schema.time)
 
-    @property
+    @cached_property
     def key_names(self) -> tuple[str, ...]:
         """The key's columns, in order."""
         return tuple(name for name, _ in self.key)
 
-    @property
+    @cached_property
     def unmodelled_names(self) -> tuple[str, ...]:
         """The unmodelled attributes, in order."""
         return tuple(name for name, _ in self.unmodelled)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Key, modelled and unmodelled attributes; not the time."""
         return (*self.key_names, *self.modelled, *self.unmodelled_names)
