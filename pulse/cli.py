@@ -16,6 +16,7 @@ from pulse.commands.explain import explain
 from pulse.commands.fit import fit
 from pulse.commands.generate import generate
 from pulse.commands.info import info
+from pulse.commands.lineage import lineage
 from pulse.commands.query import query
 from pulse.commands.sweep import sweep
 from pulse.core.errors import PulseError
@@ -127,6 +128,7 @@ app.command(short_help="Show what a stored model is of.")(info)
 app.command(short_help="Ask a query of stored models.")(query)
 app.command(short_help="Ask a query for a grid of parameters.")(sweep)
 app.command(short_help="Show what a query becomes.")(explain)
+app.command(short_help="Show which inputs caused a result.")(lineage)
 
 
 if __name__ == "__main__":

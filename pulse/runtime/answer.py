@@ -94,6 +94,12 @@ class Answer:
         """The plan, its equation systems, and what is shuffled."""
         return explain(self._asked, degrees(self._paths))
 
+    def causes(self, row: int | None = None) -> pa.Table:
+        """The stored segments that caused one result segment, or all: id, key and range. Brings the segments here."""
+        from pulse.validation.causes import causes
+
+        return causes(self._collected(self.segments(lineage=True)), row)
+
     def write(
         self,
         out: str,

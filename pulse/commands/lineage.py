@@ -1,0 +1,55 @@
+"""``pulse lineage``: which inputs caused a result, and which results an input caused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def lineage(
+    results: Annotated[
+        Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
+    ],
+    row: Annotated[
+        int | None, typer.Option("--row", help="The result to ask about, counted from 0; without it, all.")
+    ] = None,
+    segment: Annotated[
+        int | None, typer.Option("--segment", help="An input segment's id: the results it had a part in.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines, all of them.")] = False,
+) -> None:
+    """Show the input segments that caused a result, or the results that an input segment caused.
+
+    \b
+    Examples:
+      pulse query --stream S=prices "select * from S where price > 100" --segments --lineage --out high.parquet
+      pulse lineage high.parquet --row 0
+      pulse lineage high.parquet --segment 4611686018427387904
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pulse.commands.options import OptionError
+    from pulse.commands.table import lines
+    from pulse.validation.causes import causes, effects
+
+    if row is not None and segment is not None:
+        raise OptionError("--row asks for causes, --segment for effects; give one of them")
+    try:
+        table = pq.read_table(results)
+    except (OSError, pa.ArrowInvalid) as e:
+        raise OptionError(f"{results}: cannot read the results: {e}") from None
+    caused = table.slice(0, 0) if segment is None else table.take(pa.array(effects(table, segment)))
+    found = causes(table, row) if segment is None else caused.drop(["lineage"])
+    if as_json:
+        for one in found.to_pylist():
+            typer.echo(json.dumps(one, default=str))
+        return
+    for line in lines(found.slice(0, limit)):
+        typer.echo(line)
+    more = f", {limit} shown" if found.num_rows > limit else ""
+    typer.echo(f"{found.num_rows:,} {'causes' if segment is None else 'results'}{more}")
