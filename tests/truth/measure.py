@@ -94,7 +94,7 @@ def assess_tuples(
     """Sampled tuples against ``truth``: columns keys, t (microseconds), value, and where a predicate was asked ``margin``.
 
     It holds where ``margin > 0``; margins within ``rounding`` excuse either answer. Values may be outside
-    by ``slack``. ``truth`` has every instant at which there is a truth at all.
+    by ``slack``. ``truth`` has every instant at which there may be a truth; its value may be missing where it does not hold.
     """
     frame = as_frame(answer)
     told = pd.DataFrame({key: frame[key] for key in keys})
@@ -114,7 +114,7 @@ def assess_tuples(
     if value is not None:
         off = (both["answer"] - both["value"]).abs()
         tiny = 4 * ULP * both["value"].abs()  # of the truth itself, which is a float here
-        outside = int((given & known & ~(off <= both["bound"] + tiny + slack)).sum())
+        outside = int((given & both["value"].notna() & ~(off <= both["bound"] + tiny + slack)).sum())
         used = (off / both["bound"])[given & known & (both["bound"] > rounding)]
         worst = float(used.max()) if len(used) else 0.0
     right = int((in_answer & holds).sum())
