@@ -7,10 +7,12 @@ filled dark, likely ones light, possible ones hatched.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulse.core.coefficients import to_padded
 from pulse.core.errors import PulseError
@@ -27,6 +29,18 @@ _SHADES = {"certain": ("#1b7f5c", 0.30), "likely": ("#e0a100", 0.25), "possible"
 
 class PlotError(PulseError, ValueError):
     """A picture that cannot be drawn."""
+
+
+def check_picture(path: Path, *, overwrite: bool = False) -> None:
+    """That a picture of this name can be written, before any work is done."""
+    figure, _ = _panels(0, 1.0)
+    known = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix[1:].lower() not in known:
+        raise PlotError(f"plot: {path}: expected a name that ends in one of .{', .'.join(known)}")
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise PlotError(f"plot: {path}: it is there already; choose another name, or --overwrite a file")
+    if not path.absolute().parent.is_dir():
+        raise PlotError(f"plot: {path}: there is no folder {path.absolute().parent}; make it first")
 
 
 def plot_answer(
@@ -117,9 +131,7 @@ def _groups(table: pa.Table, names: list[str], most: int) -> list[tuple[str, pa.
     for key in distinct.to_pylist():
         mask = np.ones(table.num_rows, bool)
         for name, one in key.items():
-            mask &= pa.compute.equal(
-                table.column(name), pa.scalar(one, table.schema.field(name).type)
-            ).to_numpy()
+            mask &= pc.equal(table.column(name), pa.scalar(one, table.schema.field(name).type)).to_numpy()
         found.append((", ".join(f"{name}={one}" for name, one in key.items()), table.filter(pa.array(mask))))
     return found
 

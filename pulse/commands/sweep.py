@@ -68,6 +68,10 @@ def sweep(
         check(out, overwrite=overwrite, folders=engine == "spark")
     if summary is not None:
         check(summary, overwrite=overwrite, folders=False)
+    if heatmap is not None:
+        from pulse.plot import check_picture, plot_sweep
+
+        check_picture(heatmap, overwrite=overwrite)
     with Session(master, engine=engine) as session:
         swept = session.sweep(
             options.query_text(query),
@@ -76,24 +80,19 @@ def sweep(
             possible=possible,
         )
         with Bar() as bar:
-            table = swept.summary(progress=bar.step)
             if out is not None:
                 rows = swept.write(
                     out, tuples=False if segments else None, overwrite=overwrite, progress=bar.step
                 )
+            table = swept.summary(progress=bar.step)
     seconds = clock.perf_counter() - begin
     if summary is not None:
         write_batches(table.to_batches(), table.schema, summary)
-    if heatmap is not None:
-        from pulse.plot import plot_sweep
-
-        plot_sweep(table, list(swept.grid.names), value=value).savefig(heatmap)
-    if as_json:
-        for row in table.to_pylist():
-            typer.echo(json.dumps(row))
-        return
-    for line in lines(table):
+    for line in [json.dumps(row) for row in table.to_pylist()] if as_json else lines(table):
         typer.echo(line)
-    typer.echo(f"{len(swept.grid)} variants in {seconds:.1f} s")
-    if out is not None:
-        typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
+    if not as_json:
+        typer.echo(f"{len(swept.grid)} variants in {seconds:.1f} s")
+        if out is not None:
+            typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
+    if heatmap is not None:  # last: whatever it has to say, the summary is there
+        plot_sweep(table, list(swept.grid.names), value=value).savefig(heatmap)
