@@ -1,0 +1,181 @@
+"""``pulse query`` on the command line: rows for people and programs, files, and every way to get it wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pulse.store.model import Model
+from tests.commands.running import Run, refused, runner
+from tests.runtime.asking import MACD, local, prices, rows_of
+
+LOCAL = ("--engine", "local")
+SAMPLED = "select symbol, price from S where price > 20 sample every 1 s"
+BOUND = ("--param", "short=4", "--param", "long=12")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return prices(tmp_path_factory.mktemp("query") / "prices")
+
+
+@pytest.fixture
+def s(stored: Model) -> tuple[str, ...]:
+    return "--stream", f"S={stored.path}", *LOCAL
+
+
+def test_help(run: Run) -> None:
+    done = run("query", "--help")
+    assert done.code == 0
+    for said in ("Ask a query of stored models", "--stream", "--possible", "@macd.sql", "NAME=DIR"):
+        assert said in done.out
+    assert "query" in run("--help").out
+
+
+def test_rows_are_shown(run: Run, s: tuple[str, ...]) -> None:
+    done = run("query", SAMPLED, *s, "--limit", 3)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["t", "symbol", "price", "price_err", "certainty"]
+    assert len(lines) == 5
+    assert lines[-1] == "… more rows; --limit 6 shows more, --out keeps all"
+    assert lines[1].startswith("2020-09-13 12:26:4")
+
+
+def test_all_rows_are_counted_when_they_fit(run: Run, s: tuple[str, ...]) -> None:
+    done = run("query", "select symbol from S where symbol = 'a' and price < -5 sample every 1 s", *s)
+    assert done.out.splitlines() == ["t  symbol  certainty", "0 rows"]
+
+
+def test_rows_as_json(run: Run, s: tuple[str, ...], stored: Model) -> None:
+    rows = [
+        json.loads(line) for line in run("query", SAMPLED, *s, "--json", "--limit", 10000).out.splitlines()
+    ]
+    wanted = local().sql(SAMPLED, streams={"S": stored}).tuples().to_pylist()
+    assert [row["price"] for row in rows] == [row["price"] for row in wanted]
+    assert list(rows[0]) == ["t", "symbol", "price", "price_err", "certainty"]
+    done = run("query", SAMPLED, *s, "--json", "--segments", "--lineage", "--limit", 1)
+    (row,) = map(json.loads, done.out.splitlines())
+    assert list(row) == [
+        "symbol",
+        "ref",
+        "lo",
+        "hi",
+        "price",
+        "price_err",
+        "price_drift",
+        "certainty",
+        "lineage",
+    ]
+    assert {"segment_id", "key", "ref", "lo", "hi"} == set(row["lineage"][0])
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_into_a_file(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path, segments: bool) -> None:
+    (tmp_path / "macd.sql").write_text(MACD)
+    out = tmp_path / "out.parquet"
+    options = ("--segments",) if segments else ()
+    done = run("query", f"@{tmp_path / 'macd.sql'}", *s, *BOUND, *options, "--out", out)
+    answer = local().sql(MACD, streams={"S": stored}, short=4, long=12)
+    wanted = answer.segments() if segments else answer.tuples()
+    assert rows_of(pq.read_table(out)) == rows_of(wanted)
+    what = "segments" if segments else "tuples"
+    assert done.out.startswith(f"{wanted.num_rows:,} {what} written to {out} in ")
+    assert done.code == 0
+
+
+def test_what_was_written_as_json(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    told = json.loads(run("query", SAMPLED, *s, "--out", out, "--json").out)
+    assert set(told) == {"out", "rows", "seconds"}
+    assert told["rows"] == pacsv.read_csv(out).num_rows > 0
+    assert told["out"] == str(out)
+
+
+def test_possible_ranges(run: Run, s: tuple[str, ...]) -> None:
+    def found(*options: str) -> set[str]:
+        done = run("query", SAMPLED, *s, "--json", "--limit", 10000, *options)
+        return {json.loads(line)["certainty"] for line in done.out.splitlines()}
+
+    assert found() == {"certain", "likely"}
+    assert found("--possible") == {"certain", "likely", "possible"}
+
+
+def test_on_spark(run: Run, stored: Model, spark: SparkSession, tmp_path: Path) -> None:
+    """The session that runs already is used, and left running."""
+    out = tmp_path / "out.parquet"
+    done = run("query", SAMPLED, "--stream", f"S={stored.path}", "--out", out)
+    assert done.code == 0
+    assert rows_of(pq.read_table(out)) == rows_of(local().sql(SAMPLED, streams={"S": stored}).tuples())
+    assert spark.range(1).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["select symbol, price from S where price > 20"],
+            "SAMPLE EVERY 1 s, or ask for segments (--segments)",
+        ),
+        (["select cost from S sample every 1 s"], "there is no column 'cost'"),
+        (["select price from T sample every 1 s"], "'T'"),
+        (["selekt"], "query, line 1, column 1"),
+        (["@gone.sql"], "@gone.sql: cannot read the query"),
+        ([MACD], "no value for :short, :long; give it as a keyword (--param short=…)"),
+        ([MACD, *BOUND, "--param", "wide=3"], "there is no parameter :wide"),
+        ([MACD, "--param", "short=soon", "--param", "long=12"], "expected a duration"),
+        ([SAMPLED, "--param", "short"], "--param short: expected NAME=VALUE, such as short=10"),
+        ([SAMPLED, "--stream", "prices"], "--stream prices: expected NAME=DIR, such as S=prices"),
+        ([SAMPLED, "--stream", "S=twice"], "--stream: 'S' is named twice"),
+        ([SAMPLED, "--out", "out.txt"], "expected a name that ends in .parquet or .csv"),
+        ([SAMPLED, "--out", "no/out.csv"], "there is no folder"),
+        ([SAMPLED, "--out", "folder/"], "only Spark writes folders"),
+        (
+            [SAMPLED, "--out", "out.csv", "--segments"],
+            "CSV cannot hold price; write Parquet, or ask for tuples",
+        ),
+        ([f"{SAMPLED.replace(' sample', ' error within 0.001 sample')}"], "is certain to"),
+        ([SAMPLED, "--engine", "dask"], "engine: expected 'spark' or 'local', got 'dask'"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    run: Run,
+    s: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(run("query", *s, *arguments), said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_is_none(run: Run, tmp_path: Path) -> None:
+    refused(run("query", SAMPLED, "--stream", f"S={tmp_path}", *LOCAL), "not a stored model")
+
+
+def test_a_file_that_is_there_is_only_replaced_if_asked(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    out.write_text("mine")
+    refused(run("query", SAMPLED, *s, "--out", out), "it is there already")
+    assert out.read_text() == "mine"
+    assert run("query", SAMPLED, *s, "--out", out, "--overwrite").code == 0
+    assert pq.read_table(out).num_rows > 0
+
+
+def test_usage(run: Run, s: tuple[str, ...]) -> None:
+    for arguments in (("query", *s), ("query", SAMPLED), ("query", SAMPLED, *s, "--limit", "0")):
+        done = run(*arguments)
+        assert done.code == 2
+        assert "pulse query [OPTIONS] {query}" in done.err
