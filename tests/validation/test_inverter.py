@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
-from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Comparison, Constant, Expression, Function, Negative
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Union, Window
@@ -20,7 +19,7 @@ from pulse.plan.optimise import optimise
 from pulse.validation.allotment import Allotment
 from pulse.validation.inverter import invert
 from tests.plan.interpreting import interpret
-from tests.validation.streams import COLUMNS, SECOND, Shaking, Stream, evaluation, scan, streams
+from tests.validation.streams import SECOND, Shaking, Stream, evaluation, scan, streams
 
 SPLITS = ["equi", "gradient", "restless"]
 LARGE = 1.0 + 1e-9
