@@ -1,7 +1,9 @@
 """Inferences (paper IV-B, semantics 4.3): what the attributes of a predicate may move by, for its answer to stay.
 
-Their share is of the predicate's margin (:mod:`~pulse.validation.slack`), and of the query's own tolerance where it states one
-that predicates can be measured by.
+Validation alternates (paper IV): where there is a result it is the query's accuracy that counts, where there is none the slack
+(:mod:`~pulse.validation.slack`). So a predicate's columns share its margin or the query's own tolerance, whichever is larger:
+beside a boundary the margin is next to nothing, every tuple would be a violation, and all that would be gained is which
+side of it a model is on that is not exact to begin with. Certainty says that (semantics 3.9).
 """
 
 from __future__ import annotations
@@ -22,10 +24,14 @@ from pulse.validation.splits import Split
 
 
 class Tolerance(NamedTuple):
-    """By how much what a predicate compares may err: ``part`` of the larger side, at least ``floor``."""
+    """By how much what a predicate compares may err: ``part`` of the larger side, at least ``floor``.
+
+    ``strict``: where there is a result, no more than that, however deep it lies.
+    """
 
     part: float
     floor: float
+    strict: bool
 
     def of(self, comparison: Comparison, relation: Relation) -> FloatArray:
         """Per row of a relation, of the larger side where that is smallest."""
@@ -55,24 +61,29 @@ def decision_shares(
 ) -> Needs:
     """Per group, what each modelled column of a predicate may move by for the answer of every row to stay.
 
-    With a tolerance also: for no comparison to err by more than that where there is a result. With
-    ``empty_only`` rows that have a result are left free.
+    With a tolerance: or for no comparison to err by more than that. With ``empty_only`` rows that have a result are left free.
     """
     rows = len(relation)
     found = margins(relation, predicate)
+    row = found.forward.row
     budget = found.budget(rows)
+    holds = found.by_row(rows)[0][row]
     if empty_only:
-        budget = np.where(found.by_row(rows)[0][found.forward.row], np.inf, budget)
-        tolerance = None
-    own = shares_of_margin(found, budget, rows, split, restlessness)
-    if tolerance is not None:
-        holds, _ = found.by_row(rows)
-        for j, comparison in enumerate(found.comparisons):
-            limit = np.where(holds, tolerance.of(comparison, relation), np.inf)[found.forward.row]
-            only = found._replace(matters=_column(found.matters.shape, j))
-            for name, values in shares_of_margin(only, limit, rows, split, restlessness).items():
-                own[name] = np.fmin(own[name], values)
-    return {name: least(values, relation.group, relation.groups) for name, values in own.items()}
+        budget = np.where(holds, np.inf, budget)
+    if tolerance is None:
+        own = shares_of_margin(found, budget, rows, split, restlessness)
+        return {name: least(values, relation.group, relation.groups) for name, values in own.items()}
+    out: Needs = {}
+    for j, comparison in enumerate(found.comparisons):
+        allowed = tolerance.of(comparison, relation)[row]
+        limit = np.where(found.matters[:, j], np.maximum(budget, allowed), np.inf)
+        if tolerance.strict and not empty_only:
+            limit = np.where(holds, allowed, limit)
+        only = found._replace(matters=_column(found.matters.shape, j))
+        for name, values in shares_of_margin(only, limit, rows, split, restlessness).items():
+            need = least(values, relation.group, relation.groups)
+            out[name] = np.fmin(out[name], need) if name in out else need
+    return out
 
 
 def _column(shape: tuple[int, ...], j: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

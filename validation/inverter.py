@@ -8,7 +8,8 @@ needs those of its inputs follow, operator by operator:
 project    through names as they are (*translations*); through expressions by their forward rules and the split
            (:mod:`~pulse.validation.sensitivity`)
 filter     passed on where a key has results. The predicate's columns (*inferences*) get a share of its margin, the slack
-           where there is no result and the depth where there is one (:mod:`~pulse.validation.slack`)
+           where there is no result and the depth where there is one, or of the query's tolerance where that is larger
+           (:mod:`~pulse.validation.inferences`)
 join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
            (:mod:`~pulse.validation.pairing`)
 window     ``avg``, ``min``, ``max``: passed on; ``sum``: over the window's seconds
@@ -23,7 +24,7 @@ keys that are not there yet, get the smallest that is known of the stream's attr
 Bounds that are relative are taken of the smallest value that the truth may have on the result's range: with
 ``b = p |m| / (1 + p)``, ``b <= p (|m| - b) <= p |truth|``. A relative bound on all columns also limits what predicates
 compare, as a part of the larger side; so does an absolute one where the query asks for no modelled column at all,
-only who and when.
+only who and when. Where it asks for some, predicates may err by as much as the output, or as keeps their answer.
 
 What this promises: while every input stays within its allotted bound, the output is within its bound at every instant at which
 both it and the true output are there. Below an aggregate across keys, that the same keys take part.
@@ -96,10 +97,11 @@ def _tolerance(plan: Node, bounds: Mapping[str | None, ErrorBound]) -> Tolerance
     if general is None:
         return None
     if isinstance(general, Absolute):
-        return None if plan.columns.modelled else Tolerance(0.0, general.value)
+        return Tolerance(0.0, general.value, strict=not plan.columns.modelled)
     assert isinstance(general, (Relative, RelativeWithFloor))
     part = general.percent / 100.0
-    return Tolerance(part / (1.0 + part), general.floor if isinstance(general, RelativeWithFloor) else 0.0)
+    floor = general.floor if isinstance(general, RelativeWithFloor) else 0.0
+    return Tolerance(part / (1.0 + part), floor, strict=True)
 
 
 def absolute_bounds(relation: Relation, name: str, bound: ErrorBound) -> FloatArray:

@@ -150,7 +150,8 @@ class _Condition:
         distance = np.hypot(dx, dy)
         far = distance > reach
         # hypot of the coordinates' errors, each of two positions: an equal part of it for all four.
-        share = (distance[far] - reach) * (1.0 - 1e-9) / np.sqrt(8.0)
+        allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
+        share = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9) / np.sqrt(8.0)
         for i, names in enumerate((near.left, near.right)):
             groups = pairs[far, i]
             self.found.paired[i][groups] = True
