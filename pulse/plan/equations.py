@@ -24,7 +24,7 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.core.schema import Role
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window, scans
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Project, Scan, Union, Window, scans
 from pulse.plan.notation import formula, signed_sum, subscript
 from pulse.plan.show import duration
 from pulse.plan.symbolic import Symbolic, symbolic
@@ -151,7 +151,7 @@ def _model(node: Node, name: str, degrees: Degrees) -> Expression:
                     substituted = renamed(expression, inner)
                     return _Generic(name) if isinstance(substituted, _Generic) else substituted
             return _model(node.input, name, degrees)
-        case Filter() | Exchange():
+        case Filter() | Exchange() | Mirror():
             return _model(node.input, name, degrees)
         case Join():
             return _of_side(node, name, degrees)

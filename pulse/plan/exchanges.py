@@ -29,6 +29,7 @@ from pulse.plan.nodes import (
     Filter,
     Grid,
     Join,
+    Mirror,
     Node,
     PlanError,
     Project,
@@ -92,6 +93,10 @@ def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
     if isinstance(node, Project):
         below, place = _place(node.input, above)
         return node.with_inputs((below,)), _projected(place, node)
+    if isinstance(node, Mirror):
+        # A mirrored row lies where its original does, whatever its own keys say: as on a grid.
+        below, _ = _place(node.input, above)
+        return node.with_inputs((below,)), Place(None, None)
     if isinstance(node, Across):
         return _across(node)
     if isinstance(node, Join):

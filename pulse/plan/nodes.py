@@ -237,6 +237,26 @@ class Window(_Unary):
 
 
 @dataclass(frozen=True)
+class Mirror(_Unary):
+    """The input's rows, and the same rows with the two columns of each of ``swaps`` exchanged; other columns are as they were.
+
+    The columns of a swap have one role and type. No key of the input may be another's after the exchange, nor its own: the
+    pairs of a stream with itself are solved one way round, ``R.id < S.id``, and mirrored.
+    """
+
+    swaps: tuple[tuple[str, str], ...]
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    @property
+    def exchanged(self) -> dict[str, str]:
+        """For each column of a swap the other."""
+        return dict(self.swaps) | {b: a for a, b in self.swaps}
+
+
+@dataclass(frozen=True)
 class Grid:
     """A space-time grid: a key's model between two bucket edges goes to all cells its bounding box touches.
 

@@ -10,6 +10,7 @@ from pulse.plan.rules.constant_folding import constant_folding
 from pulse.plan.rules.distance_to_squares import distance_to_squares
 from pulse.plan.rules.drop_trivial import drop_trivial
 from pulse.plan.rules.merge_filters import merge_filters
+from pulse.plan.rules.mirror_pairs import mirror_pairs
 from pulse.plan.rules.prune_columns import prune_columns
 from pulse.plan.rules.prune_keys import prune_keys
 from pulse.plan.rules.prune_time import prune_time
@@ -29,12 +30,18 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     prune_columns,  # last: filters that scans took over need no columns any more
 )
 
+FINAL = mirror_pairs
+"""Once, when nothing changes any more: it wants everything where the rules have brought it, and no rule brings a predicate past
+a mirror."""
+
 MOST_ROUNDS = 10
 """Predicates move down in one round and what they uncover is folded in the next; three are usual."""
 
 
-def optimise(plan: Node) -> Node:
+def optimise(plan: Node, *, mirror: bool = True) -> Node:
     """A plan with the same columns and the same answer that reads, pairs and solves less.
+
+    Without ``mirror`` pairs are solved both ways round: for whoever evaluates the plan on parts of its scans.
 
     >>> import pyarrow as pa
     >>> from pulse.core.columns import Columns
@@ -53,4 +60,4 @@ def optimise(plan: Node) -> Node:
             plan = rule(plan)
         if plan == before:
             break
-    return plan
+    return FINAL(plan) if mirror else plan

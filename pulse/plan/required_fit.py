@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pulse.core.errors import unknown_column
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
 from pulse.core.schema import Role
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.plan.query import Query
 
 
@@ -107,6 +107,9 @@ def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fi
                 yield (node.stream, own), fit
         case Exchange():
             yield from _down(node.input, name, fit)
+        case Mirror():
+            for one in {name: None, node.exchanged.get(name, name): None}:
+                yield from _down(node.input, one, fit)
         case Filter():  # may open holes, after which the integral starts anew
             yield from _down(node.input, name, Fit(fit.error, None))
         case Join():

@@ -11,6 +11,7 @@ from pulse.plan.nodes import (
     Filter,
     Grid,
     Join,
+    Mirror,
     Node,
     Project,
     Scan,
@@ -65,6 +66,8 @@ def line(node: Node) -> str:
             return (
                 f"Window {node.output} = {node.function}({node.argument}) over {duration(node.size)}{every}"
             )
+        case Mirror():
+            return f"Mirror {', '.join(f'{a} <-> {b}' for a, b in node.swaps)}"
         case Exchange():
             return f"Exchange {exchange(node)}"
     raise TypeError(f"plan: expected a node, got {type(node).__name__}")

@@ -18,6 +18,7 @@ from pulse.operators.grid import PairHome
 from pulse.operators.integral import Integral
 from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
+from pulse.operators.mirror import Mirror as MirrorOperator
 from pulse.operators.pair_join import Nearness, PairJoin
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
@@ -27,7 +28,20 @@ from pulse.operators.samples import Samples
 from pulse.operators.total import Total
 from pulse.operators.union import Union as UnionOperator
 from pulse.operators.window_samples import extremum_samples, integrals_samples
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Near, Node, Project, Scan, Union, Window, walk
+from pulse.plan.nodes import (
+    Across,
+    Exchange,
+    Filter,
+    Join,
+    Mirror,
+    Near,
+    Node,
+    Project,
+    Scan,
+    Union,
+    Window,
+    walk,
+)
 
 SHARED_BYTES = 1 << 29
 """Samples of windows that the variants of a sweep keep for each other, per worker."""
@@ -115,6 +129,8 @@ class Evaluation:
                 return _across(node).segments(self._segments(input, _selective(input) or possible))
             case Union(members):
                 return UnionOperator().segments([self._segments(one, possible) for one in members])
+            case Mirror(input, swaps):
+                return MirrorOperator(swaps).segments(self._segments(input, possible))
             case Join():
                 return self._join(node, possible)
         raise AssertionError(f"no operator for {type(node).__name__}")
@@ -141,6 +157,8 @@ class Evaluation:
                 return filter_samples(self.samples(input, every), predicate, possible=self._possible)
             case Project(input, outputs):
                 return project_samples(self.samples(input, every), outputs, node.columns)
+            case Mirror(input, swaps):
+                return MirrorOperator(swaps).samples(self.samples(input, every))
             case Window(input) if isinstance(node.size, int):
                 below = self._segments(input, self._possible)
                 if node.function in _INTEGRALS:

@@ -24,7 +24,7 @@ from pulse.core.expression import (
     Not,
     Or,
 )
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Join, Mirror, Node, Project, Scan, Union, Window
 
 SECOND = 1_000_000
 Row = dict[str, Any]
@@ -113,6 +113,8 @@ def interpret(node: Node, stored: Stored, given: Mapping[Node, Relation] | None 
         case Window():
             below = interpret(node.input, stored, given)
             return _clean({key: _windows(node, rows) for key, rows in below.items()})
+        case Mirror():
+            return _mirror(node, interpret(node.input, stored, given))
         case Across():
             return _across(node, interpret(node.input, stored, given))
     raise TypeError(node)
@@ -190,6 +192,18 @@ def _union(node: Union, below: list[Relation]) -> Relation:
             for t, row in rows.items():
                 renamed = {a: row[b] for a, b in zip(columns.names, own.names, strict=True)}
                 out.setdefault(key, {})[t] = renamed | {columns.time: t}
+    return out
+
+
+def _mirror(node: Mirror, below: Relation) -> Relation:
+    columns, other = node.columns, dict(node.swaps) | {b: a for a, b in node.swaps}
+    out = dict(below)
+    for rows in below.values():
+        for t, row in rows.items():
+            turned = {other.get(name, name): x for name, x in row.items()}
+            key = tuple(turned[name] for name in columns.key_names)
+            assert key not in below, "a pair that is there both ways round is there four times"
+            out.setdefault(key, {})[t] = turned
     return out
 
 

@@ -15,7 +15,7 @@ from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan
 from pulse.plan.optimise import optimise
 from tests.plan.interpreting import SECOND, Relation, interpret
 from tests.plan.reading import read_plan
-from tests.plan.test_optimise import following, plans, stored_streams
+from tests.plan.test_optimise import following, plans, stored_streams, unlike_pairs
 
 PLACES = 3
 
@@ -92,7 +92,7 @@ def short_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(max_examples=200)
-@given(plan=plans() | following(), stored=stored_streams())
+@given(plan=plans() | following() | unlike_pairs(), stored=stored_streams())
 def test_fragments_in_several_places_give_the_answer(plan, stored) -> None:
     for one in (plan, optimise(plan)):
         placed = place_exchanges(one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pulse.core.expression import columns_of
-from pulse.plan.nodes import Across, Exchange, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Exchange, Filter, Join, Mirror, Node, Project, Scan, Union, Window
 
 
 def prune_columns(plan: Node) -> Node:
@@ -47,6 +47,12 @@ def _pruned(node: Node, needed: set[str]) -> Node:
             return node.with_inputs((_pruned(node.left, used), _pruned(node.right, used)))
         case Union():
             return node.with_inputs(tuple(_pruned(one, set(one.columns.names)) for one in node.members))
+        case Mirror():
+            other = node.exchanged
+            both = needed | {other[name] for name in needed & other.keys()}
+            below = _pruned(node.input, both)
+            swaps = tuple((a, b) for a, b in node.swaps if a in below.columns.names)
+            return replace(node, input=below, swaps=swaps)
         case Exchange():
             return node.with_inputs((_pruned(node.input, needed),))
     raise TypeError(f"plan: expected a node, got {type(node).__name__}")

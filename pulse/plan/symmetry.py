@@ -1,0 +1,62 @@
+"""Expressions that are written differently and are the same: one form for all of them."""
+
+from __future__ import annotations
+
+from pulse.core.expression import (
+    FLIPPED,
+    And,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    Or,
+    transform,
+)
+
+
+def normal(expression: Expression) -> Expression:
+    """The expression with the operands of what is commutative in one order.
+
+    Sums, products, distances (on each axis, and the axes), absolute values and even powers of differences, comparisons either
+    way round, and connectives. Nothing is reassociated: what has one form here has one value, to the last bit.
+
+    >>> from pulse.core.expression import Column
+    >>> x, y = Column("x"), Column("y")
+    >>> normal(Comparison("<", Arithmetic("+", x, y), x)) == normal(Comparison(">", x, Arithmetic("+", y, x)))
+    True
+    >>> normal(Arithmetic("-", x, y)) == normal(Arithmetic("-", y, x))
+    False
+    """
+    return transform(expression, _ordered)
+
+
+def _ordered(e: Expression) -> Expression:
+    match e:
+        case Arithmetic("*", Arithmetic("-") as left, right) if left == right:
+            turned = _either_sign(left)
+            return Arithmetic("*", turned, turned)
+        case Arithmetic("+" | "*" as op, left, right):
+            return Arithmetic(op, *_sorted(left, right))
+        case Arithmetic("^", base, Constant(int() as exponent) as power) if exponent % 2 == 0:
+            return Arithmetic("^", _either_sign(base), power)
+        case Function("abs", (inner,)):
+            return Function("abs", (_either_sign(inner),))
+        case Function("distance" | "distance2" as name, (x1, y1, x2, y2)):
+            (a, b), (c, d) = sorted((_sorted(x1, x2), _sorted(y1, y2)), key=repr)
+            return Function(name, (a, c, b, d))
+        case Comparison(relation, left, right):
+            first, second = _sorted(left, right)
+            return e if (first, second) == (left, right) else Comparison(FLIPPED[relation], first, second)
+        case And(operands) | Or(operands):
+            return type(e)(_sorted(*operands))
+    return e
+
+
+def _either_sign(e: Expression) -> Expression:
+    """A difference, of which only the size counts."""
+    return Arithmetic("-", *_sorted(e.left, e.right)) if isinstance(e, Arithmetic) and e.op == "-" else e
+
+
+def _sorted(*operands: Expression) -> tuple[Expression, ...]:
+    return tuple(sorted(operands, key=repr))
