@@ -203,7 +203,19 @@ def test_windows(seed: int) -> None:
             ((k, *wanted(track, function, size, advance)) for k, track in one.tracks.items()), "k"
         )
         truth = truth.astype({"k": np.int64, "t": np.int64})
-        good(assess_tuples(one.ask(text).tuples(), truth, keys=["k"], value="v", slack=SLIVER))
+        slack = SLIVER if function in ("min", "max") else 0.0
+        good(assess_tuples(one.ask(text).tuples(), truth, keys=["k"], value="v", slack=slack))
+
+
+@pytest.mark.xfail(
+    reason="a sliver of 2e-12 s is left out of sampled extrema: the bound is exceeded by 1e-12"
+)
+def test_the_least_of_a_window_counts_slivers() -> None:
+    """A line fitted by constants: where it turns, what is left of it is shorter than a sampled extremum resolves."""
+    one = case(3125)
+    text = "select k, min(x) as v from S[size 0.25 advance 0.3] group by k"
+    parts = ((k, *wanted(track, "min", 250_000, 300_000)) for k, track in one.tracks.items())
+    good(assess_tuples(one.ask(text).tuples(), windows.table(parts, "k"), keys=["k"], value="v"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -256,7 +268,8 @@ def test_windows_over_all_keys(seed: int) -> None:
                 one, *windows.window_extrema_of_all(several, "x", size, advance, function), size, function
             )
         truth = pd.DataFrame({"t": t, "value": value.astype(float)})
-        good(assess_tuples(answer, truth, keys=[], value="v", slack=SLIVER))
+        slack = SLIVER if function in ("min", "max") else 0.0
+        good(assess_tuples(answer, truth, keys=[], value="v", slack=slack))
 
 
 def with_points(one: Case, t: Any, value: Any, size: int, function: str) -> tuple[Any, Any]:
