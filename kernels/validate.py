@@ -1,15 +1,6 @@
 """Validation of tuples against the models of their keys: one pass in order of arrival (semantics 6.2; Pulse paper, IV).
 
-A key's state is one row of two tables, so that it can be kept, moved and stored by itself. ``whole[G, INTS]`` holds instants in
-microseconds::
-
-    REF  EXPIRY  LAST  STARTED  CHANGE      LAST: the newest tuple (NO_TIME: none); CHANGE: a code of the unmodelled attributes
-
-``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`Layout`)::
-
-    c (A*K)  err  last  residual  bound  own  slack  squares  y0  y1 (A each)  s0  s1  s2  span
-
-A tuple is checked against its key's current model ``M``, begun at ``REF``:
+What is known of a key is a row of :mod:`pulse.kernels.key_state`. A tuple is checked against its key's current model ``M``:
 
 * its value at its own instant, ``|v - M(t)| <= tolerance``;
 * for ``step`` and ``linear`` truths also the truth between the key's newest tuple and this one: the old value, or the straight
@@ -34,8 +25,26 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN2, IN_INT1, IN_INT2, INT, OUT2, OUT_INT2, kernel, step
-from pulse.kernels.knots import LINEAR, NO_TIME, SAMPLES, STEP
+from pulse.kernels.key_state import (
+    BOUND,
+    CHANGE,
+    EXPIRY,
+    INTS,
+    LAST,
+    NO_SLACK,
+    OWN,
+    PER_ATTRIBUTE,
+    REF,
+    RESIDUAL,
+    SEEN,
+    SLACK,
+    SQUARES,
+    STARTED,
+    Layout,
+)
+from pulse.kernels.knots import LINEAR, SAMPLES, STEP
 from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.trend import broken, forget, line, remember
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -43,95 +52,13 @@ IntArray = npt.NDArray[np.int64]
 VALIDATED, FIRST, EXPIRED, VIOLATED, CHANGED, REPAIR, LATE, NOT_FINITE = range(8)
 KINDS = 8
 
-REF, EXPIRY, LAST, STARTED, CHANGE = range(5)
-INTS = 5
-TRUTH, MEMORY, COLUMNS = (
-    0,
-    1,
-    2,
-)  # of `rules[A, 2 + K]`: truth, tuples a line is fitted to (0: none), columns of coefficients
+# Of `rules[A, 2 + K]`: the truth, how many tuples a line is fitted to (0: none), the columns of the coefficients.
+TRUTH, MEMORY, COLUMNS = 0, 1, 2
 ROW, KEY, BEGIN, END, KIND = range(5)  # of an event
 EVENT = 5
 
-_ERR, _SEEN, _RESIDUAL, _BOUND, _OWN, _SLACK, _SQUARES, _Y0, _Y1 = range(
-    9
-)  # blocks of A behind the coefficients
-_PER_ATTRIBUTE, _MOMENTS = 9, 4
 _KEEP = 1.0 - 1.0 / 64.0  # of the restlessness, per tuple: about the last 64 count
 _ULPS = 4 * 2.220446049250313e-16
-NO_SLACK = -1.0
-
-
-class Layout(NamedTuple):
-    """Where a row of ``real`` holds what, for ``attributes`` with models of ``width`` coefficients."""
-
-    attributes: int
-    width: int
-
-    @property
-    def size(self) -> int:
-        """Columns of ``real``."""
-        return self.attributes * (self.width + _PER_ATTRIBUTE) + _MOMENTS
-
-    @property
-    def model(self) -> slice:
-        """Coefficients, attribute by attribute."""
-        return slice(0, self.attributes * self.width)
-
-    def _block(self, which: int) -> slice:
-        begin = self.attributes * (self.width + which)
-        return slice(begin, begin + self.attributes)
-
-    @property
-    def err(self) -> slice:
-        """What the current model's segment states."""
-        return self._block(_ERR)
-
-    @property
-    def last(self) -> slice:
-        """Values of the newest tuple."""
-        return self._block(_SEEN)
-
-    @property
-    def bound(self) -> slice:
-        """Allotted bounds; infinite: none."""
-        return self._block(_BOUND)
-
-    @property
-    def own(self) -> slice:
-        """1 where the stream's own bound holds too."""
-        return self._block(_OWN)
-
-    @property
-    def slack(self) -> slice:
-        """Slack to validate against instead; negative: none."""
-        return self._block(_SLACK)
-
-    @property
-    def squares(self) -> slice:
-        """Fading sums of squared steps of the residual."""
-        return self._block(_SQUARES)
-
-    @property
-    def span(self) -> int:
-        """The fading sum of seconds that goes with ``squares``."""
-        return self.size - 1
-
-
-def fresh(groups: int, layout: Layout) -> tuple[IntArray, FloatArray]:
-    """``(whole, real)`` of keys that nothing is known of.
-
-    >>> whole, real = fresh(2, Layout(1, 1))
-    >>> whole.shape, real.shape
-    ((2, 5), (2, 14))
-    """
-    whole = np.zeros((groups, INTS), np.int64)
-    whole[:, LAST] = NO_TIME
-    real = np.zeros((groups, layout.size))
-    real[:, layout.bound] = np.inf
-    real[:, layout.own] = 1.0
-    real[:, layout.slack] = NO_SLACK
-    return whole, real
 
 
 @step
@@ -156,11 +83,11 @@ def _sag(real, g, at, k, x, length):
 @step
 def _tolerance(real, g, base, n, bounds, a, least):
     """What attribute ``a`` may be off by where the truth is ``least`` or larger in size; ``base``: column of its ``err``."""
-    slack = real[g, base + _SLACK * n]
+    slack = real[g, base + SLACK * n]
     if slack >= 0.0:
         return slack
-    allowed = min(real[g, base], real[g, base + _BOUND * n])
-    if real[g, base + _OWN * n] != 0.0:
+    allowed = min(real[g, base], real[g, base + BOUND * n])
+    if real[g, base + OWN * n] != 0.0:
         allowed = min(allowed, max(bounds[a, 0] * least, bounds[a, 1]))
     return allowed
 
@@ -182,12 +109,12 @@ def _held(data, state, i, g, k, until):
         truth, base = rules[a, TRUTH], n * k + a
         if truth == SAMPLES:
             continue
-        old = real[g, base + _SEEN * n]
+        old = real[g, base + SEEN * n]
         end = old
         if truth == LINEAR:
             end = v[a, i] if until == t[i] else old + (v[a, i] - old) * ((until - last) / (t[i] - last))
         allowed = _tolerance(real, g, base, n, bounds, a, _least(old, end))
-        off = max(abs(real[g, base + _RESIDUAL * n]), abs(end - _model(real, g, a * k, k, x)))
+        off = max(abs(real[g, base + RESIDUAL * n]), abs(end - _model(real, g, a * k, k, x)))
         if k > 2:
             off += _sag(real, g, a * k, k, x, length)
         if not off <= allowed:
@@ -209,50 +136,6 @@ def _near(data, state, i, g, k):
 
 
 @step
-def _remember(real, g, rules, v, i, k, seconds, keep):
-    """Take tuple ``i`` into the key's fading line: moments of time and value about the newest tuple (``y``: less its value).
-
-    ``seconds`` since the tuple before; negative: begin anew with this one.
-    """
-    n = rules.shape[0]
-    s = n * (k + _PER_ATTRIBUTE)
-    begin = seconds < 0.0
-    for a in range(n):
-        base = n * k + a
-        y0, y1 = base + _Y0 * n, base + _Y1 * n
-        if begin:
-            real[g, y0], real[g, y1] = 0.0, 0.0
-        else:
-            move = v[a, i] - real[g, base + _SEEN * n]
-            zero = real[g, y0] - move * real[g, s]
-            one = real[g, y1] - move * real[g, s + 1]
-            real[g, y0], real[g, y1] = keep * zero, keep * (one - seconds * zero)
-    if begin:
-        real[g, s], real[g, s + 1], real[g, s + 2] = 1.0, 0.0, 0.0
-        return
-    s0, s1, s2 = real[g, s], real[g, s + 1], real[g, s + 2]
-    real[g, s] = keep * s0 + 1.0
-    real[g, s + 1] = keep * (s1 - seconds * s0)
-    real[g, s + 2] = keep * (s2 - 2.0 * seconds * s1 + seconds * seconds * s0)
-
-
-@step
-def _line(real, g, n, k, a):
-    """Least squares: how far the line at the newest tuple lies from its value, and the slope. (0, 0) without any width."""
-    s, base = n * (k + _PER_ATTRIBUTE), n * k + a
-    s0, s1, s2 = real[g, s], real[g, s + 1], real[g, s + 2]
-    y0, y1 = real[g, base + _Y0 * n], real[g, base + _Y1 * n]
-    spread = s0 * s2 - s1 * s1
-    if not spread > 1e-9 * s0 * s2:
-        return 0.0, 0.0
-    slope = (s0 * y1 - s1 * y0) / spread
-    offset = (y0 - slope * s1) / s0
-    if not (np.isfinite(slope) and np.isfinite(offset)):
-        return 0.0, 0.0
-    return offset, slope
-
-
-@step
 def _begin(data, state, i, g, k, horizon):
     """Begin the model of tuple ``i``; one that misses its own tuple by more than its bound is moved onto it."""
     t, v, rules, bounds = data
@@ -265,16 +148,16 @@ def _begin(data, state, i, g, k, horizon):
             column = rules[a, COLUMNS + j]
             real[g, a * k + j] = v[column, i] if column >= 0 else 0.0
         if rules[a, MEMORY] > 0:
-            offset, slope = _line(real, g, n, k, a)
+            offset, slope = line(real, g, n, k, a)
             real[g, a * k], real[g, a * k + 1] = value + offset, slope
-        allowed = real[g, base + _BOUND * n]
-        if real[g, base + _OWN * n] != 0.0:
+        allowed = real[g, base + BOUND * n]
+        if real[g, base + OWN * n] != 0.0:
             allowed = min(allowed, max(bounds[a, 0] * abs(value), bounds[a, 1]))
         if not abs(value - real[g, a * k]) <= allowed:
             real[g, a * k] = value
         real[g, base] = allowed
-        real[g, base + _RESIDUAL * n] = value - real[g, a * k]
-        real[g, base + _SLACK * n] = NO_SLACK
+        real[g, base + RESIDUAL * n] = value - real[g, a * k]
+        real[g, base + SLACK * n] = NO_SLACK
 
 
 @step
@@ -286,19 +169,21 @@ def _see(data, state, i, g, k, keep, kind):
     known = kind != FIRST and kind != EXPIRED
     seconds = (t[i] - whole[g, LAST]) / MICROSECONDS if known else -1.0
     if keep > 0.0:
-        _remember(real, g, rules, v, i, k, seconds, keep)
+        if kind == VIOLATED and broken(real, g, v, i, n, k, seconds):
+            forget(real, g, n, k)  # a turn: what was before the newest tuple says nothing of what comes
+        remember(real, g, rules, v, i, k, seconds, keep)
     if known:
         x = (t[i] - whole[g, REF]) / MICROSECONDS
-        span = n * (k + _PER_ATTRIBUTE) + 3
+        span = n * (k + PER_ATTRIBUTE) + 3
         real[g, span] = _KEEP * real[g, span] + seconds
         for a in range(n):
             base = n * k + a
             residual = v[a, i] - _model(real, g, a * k, k, x)
-            jump = residual - real[g, base + _RESIDUAL * n]
-            real[g, base + _SQUARES * n] = _KEEP * real[g, base + _SQUARES * n] + jump * jump
-            real[g, base + _RESIDUAL * n] = residual
+            jump = residual - real[g, base + RESIDUAL * n]
+            real[g, base + SQUARES * n] = _KEEP * real[g, base + SQUARES * n] + jump * jump
+            real[g, base + RESIDUAL * n] = residual
     for a in range(n):
-        real[g, n * k + a + _SEEN * n] = v[a, i]
+        real[g, n * k + a + SEEN * n] = v[a, i]
     whole[g, LAST] = t[i]
 
 
@@ -319,7 +204,7 @@ def _put_repair(data, state, i, g, k, until, out, m):
     n, last = rules.shape[0], whole[g, LAST]
     for a in range(n):
         base = n * k + a
-        old, new = real[g, base + _SEEN * n], v[a, i]
+        old, new = real[g, base + SEEN * n], v[a, i]
         for j in range(k):
             pieces[m, a * k + j] = 0.0
         pieces[m, a * k], pieces[m, base] = old, 0.0
@@ -417,13 +302,14 @@ def validate(
     horizon: int,
     state: tuple[IntArray, FloatArray],
 ) -> Events:
-    """Validate tuples in order of arrival; ``state`` (see :func:`fresh`) is updated in place.
+    """Validate tuples in order of arrival; ``state`` (:func:`pulse.kernels.key_state.fresh`) is updated in place.
 
     ``t[n]`` microseconds; ``v[F, n]``: the ``A`` modelled attributes, then further columns that coefficients are taken from;
     ``who[1 or 2, n]``: row of each tuple's key in ``state`` and, if unmodelled attributes are watched, a code of their values;
     ``rules[A, 2 + K]``: truth, memory, and the row of ``v`` for each coefficient (-1: zero); ``bounds[A, 2]``: share of the
     truth and floor.
 
+    >>> from pulse.kernels.key_state import fresh
     >>> rules, bounds = np.array([[STEP, 0, 0]]), np.array([[0.0, 0.5]])
     >>> t, v, who = np.array([0, 1, 2, 3]), np.array([[7.0, 7.25, 9.0, 9.0]]), np.zeros((1, 4), np.int64)
     >>> found = validate(t, v, who, rules, bounds, 10, fresh(1, Layout(1, 1)))

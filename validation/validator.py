@@ -31,9 +31,11 @@ from pulse.core.certainty import CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
+from pulse.kernels import key_state
 from pulse.kernels import validate as checks
+from pulse.kernels.key_state import NO_SLACK, Layout
 from pulse.kernels.knots import NO_TIME
-from pulse.kernels.validate import NO_SLACK, Layout, validate
+from pulse.kernels.validate import validate
 from pulse.operators.predict import PredictSpec, candidates, numbers
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times
@@ -91,7 +93,7 @@ class KeyState(NamedTuple):
 
 @dataclass
 class ValidatorState:
-    """All that is known: a row of each array per key (:mod:`pulse.kernels.validate`), ``ids`` says which."""
+    """All that is known: a row of each array per key (:mod:`pulse.kernels.key_state`), ``ids`` says which."""
 
     ids: dict[Key, int]
     whole: IntArray
@@ -111,7 +113,7 @@ class Validator:
 
     def __post_init__(self) -> None:
         if self.state is None:
-            whole, real = checks.fresh(0, self.layout)
+            whole, real = key_state.fresh(0, self.layout)
             self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
 
     @property
@@ -151,7 +153,7 @@ class Validator:
             if len(rows):
                 aside.append(reasoned(table.take(pa.array(rows)), reason))
         updates, kinds = self._updates(event, c, err, unmodelled, place)
-        self.state.whole[ids[present], checks.CHANGE] = 0  # a code means something within one push only
+        self.state.whole[ids[present], key_state.CHANGE] = 0  # a code means something within one push only
         return Pushed(updates, kinds, counts, together(aside))
 
     def _validate(
@@ -198,7 +200,7 @@ class Validator:
         schema = self.spec.schema
         pairs = tuple((name, type_) for name, type_ in schema.unmodelled if name in watched)
         code = changes(unmodelled, replace(schema, unmodelled=pairs))
-        self.state.whole[ids, checks.CHANGE] = code[: len(ids)]
+        self.state.whole[ids, key_state.CHANGE] = code[: len(ids)]
         return np.stack([keys, code[len(ids) :]])
 
     def _updates(
@@ -323,7 +325,7 @@ class Validator:
         """
         state = self.state
         state.newest_forgotten = max(state.newest_forgotten, before)
-        old = (state.whole[:, checks.LAST] < before) & (state.whole[:, checks.EXPIRY] <= before)
+        old = (state.whole[:, key_state.LAST] < before) & (state.whole[:, key_state.EXPIRY] <= before)
         stay = np.flatnonzero(~old)
         if len(stay) < len(old):
             known = list(state.ids)
@@ -364,8 +366,8 @@ class Validator:
         rows = np.array([state.ids.setdefault(key, len(state.ids)) for key in keys], np.int64)
         more = len(state.ids) - len(state.whole)
         if more:
-            whole, real = checks.fresh(more, self.layout)
-            whole[:, checks.LAST] = state.newest_forgotten
+            whole, real = key_state.fresh(more, self.layout)
+            whole[:, key_state.LAST] = state.newest_forgotten
             known = len(state.whole)
             state.whole, state.real = np.concatenate([state.whole, whole]), np.concatenate([state.real, real])
             if len(self._unmodelled_schema):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.kernels.key_state import Layout, fresh
 from pulse.kernels.knots import LINEAR, SAMPLES, STEP, TRUTHS
 from pulse.kernels.validate import (
     BEGIN,
@@ -23,8 +24,6 @@ from pulse.kernels.validate import (
     VALIDATED,
     VIOLATED,
     Events,
-    Layout,
-    fresh,
     validate,
 )
 from tests import naive
@@ -179,6 +178,9 @@ def test_a_relative_bound_is_held_against_the_truth_and_against_what_was_stated(
     assert check([0, 1], [10, 11], bound=share)[0] == [(0, FIRST)]
     assert check([0, 1], [10, 11.05], bound=share)[0] == [(0, FIRST), (1, VIOLATED)]  # stated: 1
     assert check([0, 1], [10, 9.05], bound=share)[0] == [(0, FIRST), (1, VIOLATED)]  # 0.905 of 9.05
+    # Between 1 s and 5 s the truth falls to 5, of which 0.89 is more than a tenth.
+    kinds, _ = check([0, 1, 5], [10, 9.89, 5.0], truth=LINEAR, bound=share, slope=-1.0)
+    assert kinds == [(0, FIRST), (2, REPAIR), (2, VIOLATED)]
     # A line through zero: nothing but the truth will do there.
     assert (1, REPAIR) in check([0, 1], [0.05, -0.05], truth=LINEAR, bound=(1.0, 0.0))[0]
 
@@ -276,24 +278,36 @@ def test_a_model_that_misses_its_tuple_is_moved_onto_it() -> None:
 def test_a_trend_is_the_weighted_line(far: int) -> None:
     """The line that a model begins with is that of least squares with weights that fade by the tuple."""
     rng = np.random.default_rng(3)
-    memory, n = 6, 40
+    memory, n = 6, 200
     t = np.cumsum(rng.integers(1, 5, n)) * SECOND
-    x = 1e6 + 3.0 * t / SECOND + rng.normal(0, 1, n)
+    x = (
+        1e6 + 3.0 * t / SECOND + 0.002 * (t / SECOND) ** 2 + rng.normal(0, 0.25, n)
+    )  # the trend itself turns slowly
     rules, who = np.array([[SAMPLES, memory, 0, -1]]), np.zeros((1, n), np.int64)
     found = validate(
         t + far, x[None].copy(), who, rules, np.array([[0.0, 1.5]]), 10**12, fresh(1, Layout(1, 2))
     )
     assert 3 < len(found.event) < n
     keep = 1 - 1 / memory
-    moved = 0
+    moved = begin = turns = 0
+
+    def fitted(last: int, origin: int) -> tuple[float, float]:
+        weight = keep ** np.arange(last - begin, -1, -1)
+        s = (t[begin : last + 1] - t[origin]) / SECOND
+        slope, value = np.polyfit(s, x[begin : last + 1] - x[origin], 1, w=np.sqrt(weight))
+        return slope, value
+
     for i, c in zip(found.event[1:, ROW], found.c[1:, 0], strict=True):
-        weight = keep ** np.arange(i, -1, -1)
-        s = (t[: i + 1] - t[i]) / SECOND
-        slope, value = np.polyfit(s, x[: i + 1] - x[i], 1, w=np.sqrt(weight))
+        # A line that misses the tuple by a quarter of the bound begins anew with the tuple before.
+        expected = x[i - 1] + (fitted(i - 1, i)[1] + x[i] - x[i - 1] if i - 1 > begin else 0.0)
+        if abs(x[i] - expected) > 1.5 / 4:
+            begin, turns = i - 1, turns + 1
+        slope, value = fitted(i, i)
         assert c[1] == pytest.approx(slope, rel=1e-6)
         moved += abs(value) > 1.5
         assert c[0] == pytest.approx(x[i] + (value if abs(value) <= 1.5 else 0.0), rel=1e-9)
     assert moved < len(found.event) - 1
+    assert 0 < turns < len(found.event) - 1
 
 
 def test_a_trend_of_equal_instants_has_no_slope() -> None:

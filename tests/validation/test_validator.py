@@ -91,6 +91,30 @@ def moving(name: str, degree: int) -> Any:
 
 
 @st.composite
+def followers(draw) -> tuple[PredictSpec, pa.Table, list[int]]:
+    """Tuples that mostly do what their model says, of any degree: bends, zeros that are crossed, bounds nearly met."""
+    kind, degree = draw(st.sampled_from(["linear", "step", "samples"])), draw(st.integers(0, 3))
+    n = draw(st.integers(2, 12))
+    t = np.cumsum(draw(st.lists(st.sampled_from([1, 1, 2, 3]), min_size=n, max_size=n)))
+    base = draw(st.sampled_from([0.0, 1.0, -2.0, 100.0]))
+    noise = np.array(draw(st.lists(st.integers(-8, 8), min_size=n, max_size=n))) / 16
+    x = (
+        base
+        + noise
+        + sum((-1) ** (j + 1) / 2 ** (j + 1) * (t - t[0]) ** float(j) for j in range(1, degree + 1))
+    )
+    formula = Arithmetic("+", moving("x", degree), Constant(draw(st.sampled_from([0.0, 0.375, 5.0]))))
+    spec = PredictSpec.of(
+        schema(kind, u="int64"),
+        horizon=draw(st.sampled_from(["4 s", "1 h"])),
+        error=draw(st.sampled_from(["0.5", "20%", "30% or 0.25", "1", "4"])),
+        models={"x": formula},
+    )
+    cut = draw(st.integers(0, n))
+    return spec, tuples(t.astype(float), x, k="a", u=pa.array([0] * n)), sorted({0, cut, n})
+
+
+@st.composite
 def cases(draw) -> tuple[PredictSpec, pa.Table, list[int]]:
     """A spec, tuples, and where to cut them."""
     stream = draw(tuple_streams())
@@ -200,7 +224,7 @@ def push_all(
     return pushes, mine
 
 
-@given(cases())
+@given(cases() | followers())
 def test_the_truth_stays_within_what_is_stated(case) -> None:
     spec, table, cuts = case
     mine, pushes = Validator(spec), []
