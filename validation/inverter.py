@@ -15,6 +15,7 @@ join       passed on to the sides; its condition as a filter, over all pairs who
 window     ``avg``, ``min``, ``max``: passed on; ``sum``: over the window's seconds
 across     :mod:`~pulse.validation.contributions`
 union      to the member that a key came from
+mirror     of a pair and its mirror image the smaller, each column's from where it was exchanged to
 ========== =======================================================================================================
 
 A column that several nodes use must satisfy all of them: at a scan the smallest need counts. Keys whose need is not known, and
@@ -44,13 +45,13 @@ from pulse.core.errors import unknown_column
 from pulse.core.expression import TRUE, Column, Expression
 from pulse.kernels.extrema import bounds as extrema
 from pulse.operators.relation import Relation
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import required_fit
 from pulse.validation import contributions, pairing
 from pulse.validation.allotment import Allotment
 from pulse.validation.inferences import Tolerance, decision_shares
-from pulse.validation.matching import least, pick, positions
+from pulse.validation.matching import least, mirrored, pick, positions
 from pulse.validation.needs import Needs, smaller
 from pulse.validation.restlessness import Restlessness
 from pulse.validation.sensitivity import Forward, shares
@@ -219,6 +220,8 @@ class _Inversion:
                     at = positions(below.keys, relation.keys, below.groups, relation.groups)
                     names = dict(zip(node.columns.modelled, member.columns.modelled, strict=True))
                     self.down(member, {names[name]: pick(need, at) for name, need in needs.items()})
+            case Mirror():
+                self._mirror(node, relation, needs)
             case Join():
                 found = pairing.invert_join(
                     node, relation, needs, self.evaluate, self.split, self.restless, self.tolerance
@@ -264,6 +267,17 @@ class _Inversion:
                 own = {column: least(values, group, below.groups) for column, values in found.items()}
                 out = smaller(out, own)
         self.down(node.input, out)
+
+    def _mirror(self, node: Mirror, relation: Relation, needs: Needs) -> None:
+        below = self.evaluate(node.input)
+        n, m = below.groups, relation.groups
+        at = positions(below.keys, relation.keys, n, m)
+        image = positions(mirrored(below, node.exchanged), relation.keys, n, m)
+        other = node.exchanged
+        own = {name: pick(need, at) for name, need in needs.items()}
+        self.down(
+            node.input, smaller(own, {other.get(name, name): pick(v, image) for name, v in needs.items()})
+        )
 
     def _window(self, node: Window, relation: Relation, needs: Needs) -> None:
         if node.output not in needs:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.keys import key_ranks
+from pulse.operators.relation import Relation
 
 
 def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: int) -> IntArray:
@@ -27,6 +28,12 @@ def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: in
     where = np.full(int(ranks.max(initial=-1)) + 1, -1, np.int64)
     where[ranks[:m]] = np.arange(m)
     return where[ranks[m:]]
+
+
+def mirrored(relation: Relation, exchanged: Mapping[str, str]) -> tuple[pa.Array, ...]:
+    """The keys of a relation's groups with columns exchanged."""
+    names = relation.columns.key_names
+    return tuple(relation.keys[names.index(exchanged.get(name, name))] for name in names)
 
 
 def _plain(column: pa.Array) -> pa.Array:

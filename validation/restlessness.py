@@ -14,9 +14,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray
 from pulse.core.expression import Column
 from pulse.operators.relation import Relation
-from pulse.plan.nodes import Across, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.validation.allotment import Allotment
-from pulse.validation.matching import most, pick, positions
+from pulse.validation.matching import mirrored, most, pick, positions
 from pulse.validation.needs import Needs
 from pulse.validation.sensitivity import Errors, Forward
 
@@ -69,6 +69,14 @@ class Restlessness:
                 at_right = positions(relation.keys[keys:], right.keys, n, right.groups)
                 out = {name: pick(v, at_left) for name, v in self.groups(node.left).items()}
                 return out | {name: pick(v, at_right) for name, v in self.groups(node.right).items()}
+            case Mirror():
+                below, other = self._evaluate(node.input), node.exchanged
+                image = positions(mirrored(relation, other), below.keys, n, below.groups)
+                out = self._below(node.input, relation)
+                for name, values in self.groups(node.input).items():
+                    swapped = other.get(name, name)
+                    out[swapped] = np.fmax(out.get(swapped, np.full(n, np.nan)), pick(values, image))
+                return out
             case Union():
                 out = {}
                 for member in node.members:

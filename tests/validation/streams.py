@@ -84,7 +84,9 @@ def scan(alias: str, stream: str = "S") -> Scan:
 
 
 def evaluation(plan: Node, given: dict[str, Stream], err: float = 0.0) -> Evaluation:
-    leaves = {one: given[one.stream].relation(err).prefixed(one.alias) for one in scans(plan)}
+    leaves = {
+        one: given[one.stream].relation(err).prefixed(one.alias).only(one.columns) for one in scans(plan)
+    }
     return Evaluation(leaves)  # type: ignore[arg-type]
 
 

@@ -156,7 +156,7 @@ def test_what_is_no_split_is_refused(given_: list[float], message: str) -> None:
 
 
 def test_unknown_and_built_in_names() -> None:
-    with pytest.raises(SplitError, match="there is no split 'fair'; there are equi, .*gradient, restless"):
+    with pytest.raises(SplitError, match=r"there is no split 'fair'; there are equi, .*gradient, restless"):
         get("fair")
     with pytest.raises(SplitError, match="built in"):
         register("equi", lambda *_: [])
