@@ -77,10 +77,11 @@ def named(left: Relation, right: Relation, columns: Columns) -> tuple[Relation, 
     keys, models, others = len(a.key), len(a.modelled), len(a.unmodelled)
     first = Columns(columns.key[:keys], columns.modelled[:models], columns.unmodelled[:others], columns.time)
     second = Columns(columns.key[keys:], columns.modelled[models:], columns.unmodelled[others:], columns.time)
-    return _renamed(left, first), _renamed(right, second)
+    return renamed(left, first), renamed(right, second)
 
 
-def _renamed(relation: Relation, columns: Columns) -> Relation:
+def renamed(relation: Relation, columns: Columns) -> Relation:
+    """The same rows under the names of ``columns``, place by place; arrays are shared."""
     before = relation.columns
     if before == columns:
         return relation

@@ -84,7 +84,9 @@ class PairJoin:
             pairs = self.pairs(left, right)
         if self.near is None:
             return joined(left, right, pairs, common_cells(left, right, pairs), self.columns)
-        boxes = position_boxes(left, self.near.left), position_boxes(right, self.near.right)
+        own = position_boxes(left, self.near.left)
+        same = _same_positions(left, right, self.near)
+        boxes = own, own if same else position_boxes(right, self.near.right)
         parts = [
             _relevant(left, right, common_cells(left, right, chunk), self.near, boxes)
             for chunk in _chunks(left, right, pairs)
@@ -182,7 +184,7 @@ def _relevant(
 
 def _boxes_within(boxes: tuple[FloatArray, FloatArray], index: IntArray, reach: float) -> BoolArray:
     """Whether the boxes of a cell's two segments are at most ``reach`` apart on either axis, give or take rounding."""
-    a, b = boxes[0][index[:, 0]], boxes[1][index[:, 1]]
+    a, b = boxes[0].take(index[:, 0], axis=0), boxes[1].take(index[:, 1], axis=0)
     reach *= 1.0 + _ROUNDING
     apart = np.maximum(a[:, 0::2] - b[:, 1::2], b[:, 0::2] - a[:, 1::2])
     within: BoolArray = (apart[:, 0] <= reach) & (apart[:, 1] <= reach)

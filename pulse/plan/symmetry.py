@@ -1,18 +1,26 @@
-"""Expressions that are written differently and are the same: one form for all of them."""
+"""What is written differently and is the same: expressions in another order, plans over another alias."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from pulse.core.expression import (
     FLIPPED,
     And,
     Arithmetic,
+    Column,
     Comparison,
     Constant,
     Expression,
     Function,
     Or,
+    renamed,
     transform,
 )
+from pulse.plan.nodes import Filter, Node, Project, Scan, Window
+
+Names = dict[str, str]
+"""What columns are called elsewhere."""
 
 
 def normal(expression: Expression) -> Expression:
@@ -60,3 +68,51 @@ def _either_sign(e: Expression) -> Expression:
 
 def _sorted(*operands: Expression) -> tuple[Expression, ...]:
     return tuple(sorted(operands, key=repr))
+
+
+def called(expression: Expression, names: Names) -> Expression:
+    """The expression with columns by other names."""
+    return renamed(expression, {old: Column(new) for old, new in names.items()})
+
+
+def equal_as(a: Expression, b: Expression, names: Names) -> bool:
+    """Whether one is the other under other names."""
+    return normal(called(a, names)) == normal(b)
+
+
+def same_but_for_names(left: Node, right: Node) -> Names | None:
+    """What the columns (and the time) of the left are called on the right, if both are one but for names; else None."""
+    match left, right:
+        case Scan(), Scan():
+            return _same_scans(left, right)
+        case Filter(), Filter():
+            names = same_but_for_names(left.input, right.input)
+            return names if names is not None and equal_as(left.predicate, right.predicate, names) else None
+        case Window(), Window():
+            names = same_but_for_names(left.input, right.input)
+            as_right = replace(left, input=right.input, argument="", output="")
+            if names is None or as_right != replace(right, argument="", output=""):
+                return None
+            return _by_place(left, right) if names[left.argument] == right.argument else None
+        case Project(), Project():
+            names = same_but_for_names(left.input, right.input)
+            if names is None or len(left.outputs) != len(right.outputs):
+                return None
+            pairs = zip(left.outputs, right.outputs, strict=True)
+            same = all(equal_as(a, b, names) for (_, a), (_, b) in pairs)
+            return _by_place(left, right) if same else None
+    return None
+
+
+def _same_scans(left: Scan, right: Scan) -> Names | None:
+    stored = (*left.stored.names, left.stored.time, *(name for name, _ in left.models))
+    names = {f"{left.alias}.{name}": f"{right.alias}.{name}" for name in stored}
+    models = tuple((name, called(expression, names)) for name, expression in left.models)
+    as_right = replace(left, alias=right.alias, models=models, keys=right.keys)
+    same = as_right == right and equal_as(left.keys, right.keys, names)
+    return _by_place(left, right) if same else None
+
+
+def _by_place(left: Node, right: Node) -> Names:
+    a, b = left.columns, right.columns
+    return dict(zip((*a.names, a.time), (*b.names, b.time), strict=True))

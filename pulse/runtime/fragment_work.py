@@ -13,6 +13,7 @@ from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.operators.grid import PairHome, within
+from pulse.operators.join import renamed
 from pulse.operators.relation import Relation
 from pulse.operators.sample import to_tuples
 from pulse.operators.samples import Samples
@@ -61,10 +62,14 @@ def run_on_parcels(
         by_arc.setdefault(parcel.arc, []).append(parcel)
     inputs: dict[Node, Relation] = {}
     cells: list[IntArray] = []
+    twins = job.twins(fragment)
     for arc, leaf in enumerate(fragment.inputs):
         assert isinstance(leaf, Exchange)
         touched = None
-        if arc in by_arc:
+        if arc in twins:
+            first = fragment.inputs[twins[arc]]
+            inputs[leaf], touched = renamed(inputs[first], leaf.columns), cells[twins[arc]]
+        elif arc in by_arc:
             inputs[leaf], touched = gathered(by_arc[arc], leaf)
         else:
             inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)

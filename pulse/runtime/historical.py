@@ -86,8 +86,7 @@ def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFra
         units = job.units(fragment, at_least=spark.sparkContext.defaultParallelism)
         return _numbers(spark, units).mapInArrow(_on_units(job, fragment, units, to), schema)
     fed = [
-        _frame(spark, job, producer, (exchange, arc))
-        for arc, (exchange, producer) in enumerate(job.producers(fragment))
+        _frame(spark, job, producer, (exchange, arc)) for arc, exchange, producer in job.producers(fragment)
     ]
     parcels = fed[0]
     for other in fed[1:]:

@@ -20,6 +20,7 @@ from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
+from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.model import Model
 from pulse.store.units import ROWS, Unit, units
@@ -64,10 +65,35 @@ class Job:
             return self.columns.segment_schema(lineage=self.lineage)
         return self.columns.tuple_schema(self.query.select)
 
-    def producers(self, fragment: Fragment) -> tuple[tuple[Exchange, Fragment], ...]:
-        """Each exchange that the fragment takes from, with the fragment that feeds it."""
+    def producers(self, fragment: Fragment) -> tuple[tuple[int, Exchange, Fragment], ...]:
+        """Each exchange that the fragment takes from, its arc, and the fragment that feeds it; twins are fed once."""
         by_root = {one.root: one for one in self.fragments}
-        return tuple((leaf, by_root[leaf.input]) for leaf in fragment.inputs if isinstance(leaf, Exchange))
+        twins = self.twins(fragment)
+        return tuple(
+            (arc, leaf, by_root[leaf.input])
+            for arc, leaf in enumerate(fragment.exchanges)
+            if arc not in twins
+        )
+
+    def twins(self, fragment: Fragment) -> dict[int, int]:
+        """The arcs over which the same rows would come as over an earlier one, by other names: a stream paired with itself."""
+        leaves = fragment.exchanges
+        alike = (
+            (arc, first)
+            for arc, leaf in enumerate(leaves)
+            for first in reversed(range(arc))
+            if self._alike(leaves[first], leaf)
+        )
+        return dict(alike)  # the earliest comes last
+
+    def _alike(self, one: Exchange, other: Exchange) -> bool:
+        """Whether two exchanges bring the same rows to the same places, but for names."""
+        here, there = self.grids.get(one), self.grids.get(other)
+        names = same_but_for_names(one.input, other.input)
+        if names is None or here is None or there is None:
+            return False
+        position = None if here.position is None else tuple(names[name] for name in here.position)
+        return position == there.position and replace(here, position=None) == replace(there, position=None)
 
     def reading(self, fragment: Fragment) -> Reading:
         """What a fragment over scans reads."""

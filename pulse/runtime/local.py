@@ -51,7 +51,7 @@ def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None)
 def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:
     """All parcels for a fragment by place, in the order of the places."""
     found: dict[int, list[Parcel]] = {}
-    for arc, (exchange, producer) in enumerate(job.producers(fragment)):
+    for arc, exchange, producer in job.producers(fragment):
         for parcel in _run(job, producer, (exchange, arc)):
             found.setdefault(parcel.place, []).append(parcel)
     return dict(sorted(found.items()))

@@ -101,7 +101,15 @@ def test_fragments_above_exchanges_know_who_feeds_them(models: dict[str, Model])
     *below, last = job.fragments
     assert [fragment.stream for fragment in below] == ["V", "V"]
     assert last.stream is None
-    assert [fragment for _, fragment in job.producers(last)] == below
+    assert job.producers(last) == ((0, last.exchanges[0], below[0]),)
+    assert job.twins(last) == {1: 0}, "both sides are one stream's: what comes over the first is both"
+
+
+def test_sides_that_differ_are_fed_each(models: dict[str, Model]) -> None:
+    job = prepared(models, COLLISION.replace("where", "where R.x > 0 and"), c=60)
+    *below, last = job.fragments
+    assert [(arc, fragment) for arc, _, fragment in job.producers(last)] == list(enumerate(below))
+    assert job.twins(last) == {}
 
 
 def test_possible_ranges_are_found_where_a_merge_needs_them(models: dict[str, Model]) -> None:

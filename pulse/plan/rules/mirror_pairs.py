@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pulse.core.expression import Column, Comparison, Expression, all_of, conjuncts, renamed
-from pulse.plan.nodes import Filter, Join, Mirror, Node, Project, Scan, Window, transform
-from pulse.plan.symmetry import normal
-
-Names = dict[str, str]
+from pulse.core.expression import Column, Comparison, Expression, all_of, conjuncts
+from pulse.plan.nodes import Filter, Join, Mirror, Node, Project, Window, transform
+from pulse.plan.symmetry import Names, called, equal_as, normal, same_but_for_names
 
 
 def mirror_pairs(plan: Node) -> Node:
@@ -25,6 +23,7 @@ def mirror_pairs(plan: Node) -> Node:
     key may be on either side.
 
     >>> from pulse.core.columns import Columns
+    >>> from pulse.plan.nodes import Scan
     >>> from pulse.plan.show import show
     >>> pairs = Join(*(Scan("O", alias, Columns((("id", pa.int64()),), ("x",))) for alias in "RS"))
     >>> print(show(mirror_pairs(replace(pairs, condition=Comparison("!=", Column("R.id"), Column("S.id"))))))
@@ -51,7 +50,7 @@ def _mirrored(node: Node) -> Node:
 
 
 def _one_way_round(node: Join) -> Node:
-    names = None if node.equal else _same(node.left, node.right)
+    names = None if node.equal else same_but_for_names(node.left, node.right)
     if names is None or len(node.left.columns.key) != 1 or set(names) & set(names.values()):
         return node
     ((key, type_),) = node.left.columns.key
@@ -64,7 +63,7 @@ def _one_way_round(node: Join) -> Node:
         return node
     # Both sides' times are the same instant: either name will do.
     time = {node.right.columns.time: node.left.columns.time}
-    at_once = _renamed(all_of(rest), time)
+    at_once = called(all_of(rest), time)
     swaps = tuple((name, names[name]) for name in node.left.columns.names)
     if not _symmetric(at_once, dict(swaps) | {b: a for a, b in swaps}):
         return node
@@ -90,44 +89,6 @@ def _ordered(type_: pa.DataType) -> bool:
         or pa.types.is_large_string(type_)
         or pa.types.is_temporal(type_)
     )
-
-
-def _same(left: Node, right: Node) -> Names | None:
-    """What the columns (and the time) of the left are called on the right, if both are one but for names; else None."""
-    match left, right:
-        case Scan(), Scan():
-            return _same_scans(left, right)
-        case Filter(), Filter():
-            names = _same(left.input, right.input)
-            return names if names is not None and _equal(left.predicate, right.predicate, names) else None
-        case Window(), Window():
-            names = _same(left.input, right.input)
-            renamed_ = replace(left, input=right.input, argument="", output="")
-            if names is None or renamed_ != replace(right, argument="", output=""):
-                return None
-            return _by_place(left, right) if names[left.argument] == right.argument else None
-        case Project(), Project():
-            names = _same(left.input, right.input)
-            if names is None or len(left.outputs) != len(right.outputs):
-                return None
-            pairs = zip(left.outputs, right.outputs, strict=True)
-            same = all(_equal(a, b, names) for (_, a), (_, b) in pairs)
-            return _by_place(left, right) if same else None
-    return None
-
-
-def _same_scans(left: Scan, right: Scan) -> Names | None:
-    stored = (*left.stored.names, left.stored.time, *(name for name, _ in left.models))
-    names = {f"{left.alias}.{name}": f"{right.alias}.{name}" for name in stored}
-    models = tuple((name, _renamed(expression, names)) for name, expression in left.models)
-    as_right = replace(left, alias=right.alias, models=models, keys=right.keys)
-    same = as_right == right and _equal(left.keys, right.keys, names)
-    return _by_place(left, right) if same else None
-
-
-def _by_place(left: Node, right: Node) -> Names:
-    a, b = left.columns, right.columns
-    return dict(zip((*a.names, a.time), (*b.names, b.time), strict=True))
 
 
 # -- what is above it ---------------------------------------------------------------------------------------------
@@ -158,7 +119,7 @@ def _outputs(node: Node, exchanged: Names) -> Names | None:
         of.setdefault(normal(outputs.get(name, Column(name))), []).append(name)
     found: Names = {}
     for expression, names in of.items():
-        others = of.get(normal(_renamed(expression, exchanged)), [])
+        others = of.get(normal(called(expression, exchanged)), [])
         if len(others) != len(names):
             return None
         found |= {a: b for a, b in zip(names, others, strict=True) if a != b}
@@ -175,17 +136,5 @@ def _pairs(exchanged: Names, names: tuple[str, ...]) -> tuple[tuple[str, str], .
     )
 
 
-# -- expressions --------------------------------------------------------------------------------------------------
-
-
 def _symmetric(predicate: Expression, exchanged: Names) -> bool:
-    return _equal(predicate, predicate, exchanged)
-
-
-def _equal(a: Expression, b: Expression, names: Names) -> bool:
-    """Whether one is the other after renaming."""
-    return normal(_renamed(a, names)) == normal(b)
-
-
-def _renamed(expression: Expression, names: Names) -> Expression:
-    return renamed(expression, {old: Column(new) for old, new in names.items()})
+    return equal_as(predicate, predicate, exchanged)
