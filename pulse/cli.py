@@ -18,6 +18,7 @@ from pulse.commands.generate import generate
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
 from pulse.commands.query import query
+from pulse.commands.run import run
 from pulse.commands.sweep import sweep
 from pulse.core.errors import PulseError
 
@@ -80,6 +81,7 @@ def common(
       pulse info prices
       pulse query --stream S=prices "select * from S where price > 100 sample every 1 s"
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
+      pulse run job.toml                        predict: results before the data arrives
       pulse fit --help                          the options of one command
     """
     handler = logging.StreamHandler()
@@ -128,6 +130,7 @@ app.command(short_help="Show what a stored model is of.")(info)
 app.command(short_help="Ask a query of stored models.")(query)
 app.command(short_help="Ask a query for a grid of parameters.")(sweep)
 app.command(short_help="Show what a query becomes.")(explain)
+app.command(short_help="Run a predictive job.")(run)
 app.command(short_help="Show which inputs caused a result.")(lineage)
 
 

@@ -1,0 +1,99 @@
+"""``pulse run``: a predictive job from a TOML file, until it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pulse.runtime.predictive_job import Job
+    from pulse.runtime.predictive_local import Status
+
+_LOOK = 0.5  # seconds between two looks at a job, so that an interrupt is seen
+
+
+def run(
+    job: Annotated[str, typer.Argument(help="The job: a TOML file.", show_default=False)],
+    once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Figures as a JSON line per batch, on stdout.")
+    ] = False,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="spark, or local: in this process; else as the job says.")
+    ] = None,
+    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
+) -> None:
+    """Run a predictive job: results before the data arrives, and most tuples only checked.
+
+    \b
+    Examples:
+      pulse run job.toml                   until Ctrl-C, with a line that says how it is doing
+      pulse run job.toml --once            what is there now, then end; the next run goes on from there
+      pulse run job.toml --once --json     the same, figures for programs
+      pulse run job.toml --engine local    in this process, files only
+    """
+    from dataclasses import replace
+
+    from pulse.commands import options
+    from pulse.runtime.predictive_job import ENGINES, read_job
+
+    chosen = read_job(job)
+    if engine is not None:
+        if engine not in ENGINES:
+            raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
+        chosen = replace(chosen, engine=engine)
+    told = Telling(as_json)
+    try:
+        if chosen.engine == "local":
+            from pulse.runtime.predictive_local import run_local
+
+            run_local(chosen, once=once, on_status=told)
+        else:
+            _on_spark(chosen, once, master, told)
+    except KeyboardInterrupt:
+        told.end("stopped")
+    else:
+        told.end("done")
+
+
+def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
+    from pulse.runtime.predictive import start
+    from pulse.runtime.spark import session
+
+    spark = session(master, "pulse-run", warm=True, **dict(job.spark))
+    running = None
+    try:
+        running = start(spark, job, once=once, on_status=told)
+        while not running.wait(_LOOK):
+            pass
+    finally:
+        if running is not None:
+            running.stop()
+        spark.stop()
+
+
+class Telling:
+    """Says how a job is doing: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.status: Status | None = None
+        self.live = not as_json and sys.stderr.isatty()
+
+    def __call__(self, status: Status) -> None:
+        self.status = status
+        if self.as_json:
+            typer.echo(json.dumps(status.figures()))
+        elif self.live:
+            typer.echo(f"\r\x1b[K{status.line()}", err=True, nl=False)
+
+    def end(self, what: str) -> None:
+        """The last word."""
+        if self.as_json:
+            return
+        line = "no tuples" if self.status is None else self.status.line()
+        typer.echo(f"{chr(13) + chr(27) + '[K' if self.live else ''}{what}: {line}", err=True)

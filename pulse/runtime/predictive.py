@@ -1,0 +1,288 @@
+"""A predictive job on Structured Streaming (semantics 6): streams in, a changelog of results out, exactly once.
+
+::
+
+    source ──parcels──> by bucket of keys: all of the prediction ──────────────────────────────┐
+                                                                                                ├──> foreachBatch: sink,
+    source ──parcels──> by bucket of keys: validators ──updates──> one place: standing query ───┘    aside, status, bounds
+
+The upper way is taken where all rows that must meet lie by their stream's key, the lower for pairs and aggregates across keys.
+State lies in RocksDB under the checkpoint; a micro-batch that was not committed is run again with the same number on the state
+before, and every sink that keeps files replaces what it has of that number. Results pass through the driver: they come of tuples
+that did not agree with a model, a small share of all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time as clock
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
+
+from pulse.core.errors import PulseError
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.nodes import Exchange, walk
+from pulse.runtime.failures import translated
+from pulse.runtime.frames import arrow_schema_of
+from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictive_local import Status
+from pulse.runtime.predictive_state import (
+    ASIDE,
+    BOUNDS,
+    CHANGES,
+    PARCELS,
+    ROWS,
+    TALLIED,
+    Packer,
+    Predicting,
+    Solving,
+    Validating,
+    unpacked_table,
+    write_bounds,
+)
+from pulse.runtime.predictor import Predictor, Tally
+from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
+from pulse.runtime.sources import frame_of, predictor_of, unreadable
+
+FINGERPRINT = "_pulse_job.json"
+OBSERVED = "pulse"
+"""The name of the job's figures among Spark's observed metrics."""
+
+_UNREADABLE = re.compile(
+    r"(?:FAILED_READ_FILE|CANNOT_READ_FILE|while reading file)[^\n]*?file:/*(/[^\s]+?)\.?\s", re.DOTALL
+)
+
+
+class CheckpointError(PulseError, ValueError):
+    """A checkpoint that belongs to another job."""
+
+
+class Running:
+    """A job at work."""
+
+    def __init__(self, query: StreamingQuery, status: Status, job: Job) -> None:
+        self.query, self.status, self._job = query, status, job
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until the job ends, or for so long; whether it ended. What went wrong is raised as what it was."""
+        try:
+            with translated():
+                return (
+                    bool(self.query.awaitTermination(seconds))
+                    if seconds
+                    else self.query.awaitTermination() is None
+                )
+        except StreamingQueryException as e:
+            raise _understood(e) from e
+
+    def stop(self) -> None:
+        """End after the micro-batch that is under way was given up; the next start runs it again."""
+        self.query.stop()
+
+
+def runs_in_buckets(predictor: Predictor) -> bool:
+    """Whether all rows that must meet lie by their stream's key."""
+    placed = place_exchanges(predictor.standing.plan)
+    return not any(isinstance(node, Exchange) for node in walk(placed))
+
+
+def start(
+    spark: SparkSession,
+    job: Job,
+    *,
+    once: bool = False,
+    frames: Mapping[str, DataFrame] | None = None,
+    sink: Sink | None = None,
+    on_batch: Batch | None = None,
+    on_status: Callable[[Status], None] | None = None,
+) -> Running:
+    """Start a job. ``once``: take what is there and end. ``frames`` are the streams whose source is ``frame``."""
+    frames = frames or {}
+    if job.checkpoint is None:
+        raise JobError(f"{job.where}: 'checkpoint': expected a folder for the state, got nothing")
+    for name, one in job.streams.items():
+        if one.source == "frame" and name not in frames:
+            raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
+    predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
+    keep_fingerprint(job)
+    handler = _Handler(job, predictor, sink, on_batch, on_status)
+    rows = _predicted(spark, job, predictor, frames).observe(
+        OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
+    )
+    writer = rows.writeStream.foreachBatch(handler).outputMode("append")
+    writer = writer.option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif job.trigger is not None:
+        writer = writer.trigger(processingTime=f"{job.trigger} microseconds")
+    with translated():
+        return Running(writer.start(), handler.status, job)
+
+
+def _predicted(
+    spark: SparkSession, job: Job, predictor: Predictor, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """The job's rows, as :data:`ROWS`."""
+    parts = []
+    for name, spec in predictor.specs.items():
+        frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name))
+        parts.append(frame.mapInArrow(Packer(name), PARCELS))
+    parcels = reduce(DataFrame.union, parts)
+    if runs_in_buckets(predictor):
+        return _stateful(parcels, Predicting(predictor, job.lateness))
+    assert job.checkpoint is not None
+    bounds = str(Path(job.checkpoint) / "bounds")
+    updates = _stateful(parcels, Validating(predictor, job.lateness, bounds))
+    return _stateful(updates, Solving(predictor, job.lateness))
+
+
+def _stateful(frame: DataFrame, processor: Any) -> DataFrame:
+    return frame.groupBy("place").transformWithStateInPandas(processor, ROWS, "append", "none")
+
+
+# -- a micro-batch --------------------------------------------------------------------------------------------
+
+
+class _Handler:
+    """What is done with the rows of a micro-batch, on the driver."""
+
+    def __init__(
+        self,
+        job: Job,
+        predictor: Predictor,
+        sink: Sink | None,
+        on_batch: Batch | None,
+        on_status: Callable[[Status], None] | None,
+    ) -> None:
+        self.job, self.predictor = job, predictor
+        self.sink, self.on_batch, self.on_status = sink, on_batch, on_status
+        self.status = Status()
+        self.now: int | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        begin = clock.perf_counter()
+        rows = frame.toArrow().sort_by(
+            [("channel", "ascending"), ("place", "ascending"), ("stream", "ascending")]
+        )
+        told = rows.select(["channel", "stream", "now", "payload"]).to_pylist()
+        changes = numbered(
+            [(unpacked_table(one["payload"]), one["now"]) for one in told if one["channel"] == CHANGES],
+            self.predictor.standing.schema,
+            batch,
+        )
+        seen = [one["now"] for one in told if one["now"]]
+        self.now = max([*seen, *([] if self.now is None else [self.now])], default=None)
+        if self.sink is None:
+            self.sink = sink_of(self.job, self.predictor.standing.output.key_names, spark=frame.sparkSession)
+        self.sink.write(batch, changes, self.now)
+        write_aside(self.job.aside, batch, self._aside(told))
+        if self.on_batch is not None:
+            self.on_batch(batch, changes)
+        assert self.job.checkpoint is not None
+        for one in told:
+            if one["channel"] == BOUNDS:
+                write_bounds(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
+        tally = Tally(**{name: pa.compute.sum(rows.column(name)).as_py() or 0 for name in TALLIED})
+        self.status.add(tally, self.now, clock.perf_counter() - begin)
+        if self.on_status is not None:
+            self.on_status(self.status)
+
+    def _aside(self, told: list[dict[str, Any]]) -> dict[str, pa.Table]:
+        parts: dict[str, list[pa.Table]] = {}
+        for one in told:
+            if one["channel"] == ASIDE:
+                parts.setdefault(one["stream"], []).append(unpacked_table(one["payload"]))
+        return {
+            stream: pa.concat_tables(some, promote_options="permissive") for stream, some in parts.items()
+        }
+
+
+# -- the checkpoint -------------------------------------------------------------------------------------------
+
+
+def keep_fingerprint(job: Job) -> None:
+    """Note what the checkpoint is of, or refuse the job if it is of another."""
+    assert job.checkpoint is not None
+    file = Path(job.checkpoint) / FINGERPRINT
+    mine = job.fingerprint()
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps(mine, indent=2, sort_keys=True), encoding="utf-8")
+        draft.replace(file)
+        return
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    changed = list(_differences(kept, mine, ""))
+    if changed:
+        raise CheckpointError(
+            f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
+            "not fit; change the job back, or give it a new checkpoint and a new sink"
+        )
+
+
+def _differences(old: Any, new: Any, at: str) -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            line
+            for key in sorted({*old, *new})
+            for line in _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+        ]
+    return [] if old == new else [f"{at} was {old!r}, is {new!r}"]
+
+
+def _understood(error: StreamingQueryException) -> Exception:
+    """What Spark says, as an error of ours where we know what it means."""
+    text = str(error)
+    found = _UNREADABLE.search(text)
+    if found is not None:
+        return unreadable(found[1], "what the job says", "Spark gave up on it")
+    return error
+
+
+# -- Spark's listeners ----------------------------------------------------------------------------------------
+
+
+def figures_of(progress: Any) -> dict[str, Any] | None:
+    """The job's figures in one of Spark's progress reports; None where it has none."""
+    observed = progress.observedMetrics.get(OBSERVED)
+    if observed is None:
+        return None
+    said = {one.name: observed[one.name] or 0 for one in fields(Tally)}
+    return {
+        "batch": progress.batchId,
+        "seconds": progress.batchDuration / 1e3,
+        **said,
+        "now": observed["now"],
+    }
+
+
+class Listener(StreamingQueryListener):
+    """Hands every batch's figures to a function: ``spark.streams.addListener(Listener(print))``."""
+
+    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
+        self.take = take
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to say yet."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """A batch is done."""
+        figures = figures_of(event.progress)
+        if figures is not None:
+            self.take(figures)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing came."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Whoever waits is told by the query itself."""

@@ -1,0 +1,350 @@
+"""A predictive job: streams, query, bounds, horizon, sink and checkpoint, read from a small TOML file.
+
+::
+
+    query = "select symbol, price from S where price > 100"       # or "@file.sql"
+    checkpoint = "checkpoint"
+
+    [streams.S]
+    source = "files"
+    path = "ticks"
+    key = "symbol"
+    time = "t"
+    model = { price = "step" }
+    error = "1%"
+    horizon = "60 s"
+
+    [sink]
+    kind = "parquet"
+    path = "results"
+
+Whatever is wrong with a file is said with its name, the table and the key, and what was expected there. Paths are relative to the
+file. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulse.core.errors import PulseError
+from pulse.core.time import parse_duration
+from pulse.validation import splits
+
+SOURCES = ("files", "kafka", "socket", "rate", "frame")
+FORMATS = ("parquet", "csv", "json")
+SINKS = ("console", "parquet", "kafka", "alert", "none")
+ENGINES = ("spark", "local")
+DEFAULT_BUCKETS = 8
+DEFAULT_LATENESS = "10 s"
+
+
+class JobError(PulseError, ValueError):
+    """A job that cannot be run as it is written."""
+
+
+@dataclass(frozen=True)
+class StreamJob:
+    """Where a stream's tuples come from and how they become models. ``columns``: types by name, for sources that tell none."""
+
+    name: str
+    source: str
+    key: tuple[str, ...]
+    time: str
+    model: Mapping[str, str]
+    horizon: str | float
+    path: str | None = None
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] | None = None
+    keep: tuple[str, ...] = ()
+    predict: str = "hold"
+    memory: int = 8
+    error: Any = None
+
+
+@dataclass(frozen=True)
+class SinkJob:
+    """Where results go. ``aside`` is a folder for tuples that were set aside; without one, they lie with the checkpoint."""
+
+    kind: str = "console"
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    aside: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """All of a job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages."""
+
+    query: str
+    streams: Mapping[str, StreamJob]
+    sink: SinkJob = SinkJob()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str | None = None
+    engine: str = "spark"
+    split: str = "restless"
+    buckets: int = DEFAULT_BUCKETS
+    lateness: int = parse_duration(DEFAULT_LATENESS)
+    trigger: int | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+    where: str = "job"
+
+    @property
+    def aside(self) -> str | None:
+        """The folder for tuples that were set aside; None where nothing of the job has one."""
+        if self.sink.aside is not None:
+            return self.sink.aside
+        if self.checkpoint is not None:
+            return str(Path(self.checkpoint) / "aside")
+        return None if self.sink.path is None else str(Path(self.sink.path) / "_aside")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between two runs on one checkpoint: all that results depend on."""
+        streams = {
+            name: {
+                key: value
+                for key, value in vars(one).items()
+                if key not in ("name", "options") and value is not None
+            }
+            for name, one in sorted(self.streams.items())
+        }
+        made = {
+            "query": " ".join(self.query.split()),
+            "parameters": dict(self.parameters),
+            "streams": streams,
+            "buckets": self.buckets,
+            "lateness": self.lateness,
+            "split": self.split,
+        }
+        read: dict[str, Any] = json.loads(json.dumps(made, default=str, sort_keys=True))
+        return read
+
+
+def read_job(file: str | Path) -> Job:
+    """The job that a TOML file describes."""
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise JobError(f"{file}: cannot read the job: {e}") from None
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as e:
+        raise JobError(f"{file}: this is no TOML: {e}") from None
+    return job_of(values, where=str(file), folder=path.parent)
+
+
+def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path = ".") -> Job:
+    """The job that nested tables describe; relative paths are relative to ``folder``."""
+    folder = Path(folder)
+    top = _Table(where, "", values)
+    streams = {
+        name: _stream(_Table(where, f"streams.{name}", one), name, folder)
+        for name, one in top.table("streams").items()
+    }
+    if not streams:
+        raise JobError(f"{where}: expected a table [streams.NAME] for each stream of the query, got none")
+    job = Job(
+        query=_query(top.text("query"), where, folder),
+        streams=streams,
+        sink=_sink(_Table(where, "sink", top.table("sink")), folder),
+        parameters=top.table("parameters"),
+        checkpoint=_path(top.text("checkpoint", None), folder),
+        engine=top.one_of("engine", ENGINES, "spark"),
+        split=top.text("split", "restless"),
+        buckets=top.whole("buckets", DEFAULT_BUCKETS),
+        lateness=top.duration(
+            "lateness", top.duration("watermark", parse_duration(DEFAULT_LATENESS), write=DEFAULT_LATENESS)
+        ),
+        trigger=top.duration("trigger", None),
+        spark=_settings(top.table("spark")),
+        where=where,
+    )
+    top.nothing_else()
+    try:
+        splits.get(job.split)
+    except PulseError as e:
+        raise JobError(f"{where}: split: {e}") from None
+    return job
+
+
+def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
+    source = table.one_of("source", SOURCES)
+    needs_path = source == "files"
+    path = table.text("path", ... if needs_path else None)
+    columns = table.table("columns")
+    model = table.table("model", required=True)
+    for attribute, truth in model.items():
+        if truth not in ("step", "linear", "samples"):
+            raise table.wrong(f"model.{attribute}", "one of step, linear, samples", truth)
+    error = table.any("error")
+    made = StreamJob(
+        name=name,
+        source=source,
+        path=_path(path, folder),
+        format=table.one_of("format", FORMATS, _format(path, source)),
+        options={key: _option(value) for key, value in table.table("options").items()},
+        columns=columns or None,
+        key=table.names("key"),
+        time=table.text("time"),
+        model=model,
+        keep=table.names("keep"),
+        predict=table.one_of("predict", ("hold", "trend"), "hold"),
+        memory=table.whole("memory", 8),
+        error=error,
+        horizon=table.duration_text("horizon"),
+    )
+    table.nothing_else()
+    if source in ("kafka", "socket") and columns is not None and not columns:
+        raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
+    return made
+
+
+def _sink(table: _Table, folder: Path) -> SinkJob:
+    kind = table.one_of("kind", SINKS, "console")
+    made = SinkJob(
+        kind,
+        _path(table.text("path", ... if kind == "parquet" else None), folder),
+        {key: _option(value) for key, value in table.table("options").items()},
+        _path(table.text("aside", None), folder),
+    )
+    table.nothing_else()
+    return made
+
+
+def _query(given: str, where: str, folder: Path) -> str:
+    if not given.startswith("@"):
+        return given
+    try:
+        return (folder / given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise JobError(f"{where}: query: cannot read {given}: {e}") from None
+
+
+def _path(given: str | None, folder: Path) -> str | None:
+    if given is None or "://" in given:
+        return given
+    return str((folder / given).absolute())
+
+
+def _format(path: str | None, source: str) -> str:
+    """What the path says of the format: parquet where it says nothing; text that comes in lines is JSON."""
+    ending = Path(path).suffix.lstrip(".").lower() if path else ""
+    if ending in FORMATS:
+        return ending
+    return "json" if source in ("kafka", "socket") else "parquet"
+
+
+def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]:
+    """Spark's settings; tables in tables are its dots: ``spark.sql.shuffle.partitions`` with or without quotes."""
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        name = key if key == "spark" or key.startswith("spark.") else f"{prefix}.{key}"
+        if isinstance(value, Mapping):
+            found |= _settings(value, name)
+        else:
+            found[name] = _option(value)
+    return found
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Table:
+    """A table of the file whose keys are taken one by one; what is left over was not known."""
+
+    def __init__(self, where: str, name: str, values: Any) -> None:
+        self.where, self.name = where, name
+        if not isinstance(values, Mapping):
+            raise JobError(f"{where}: expected a table [{name}], got {values!r}")
+        self.values = dict(values)
+        self.known: list[str] = []
+
+    def wrong(self, key: str, expected: str, got: object) -> JobError:
+        """The error for a value that is not what the key asks for."""
+        table = f", [{self.name}]" if self.name else ""
+        return JobError(f"{self.where}{table}, '{key}': expected {expected}, got {got}")
+
+    def any(self, key: str, default: Any = None) -> Any:
+        """A value of whatever kind."""
+        self.known.append(key)
+        return self.values.get(key, default)
+
+    def text(self, key: str, default: Any = ...) -> Any:
+        """A text; an error without one where there is no default."""
+        value = self.any(key, default)
+        if value is ...:
+            raise self.wrong(key, "a text", "nothing")
+        if value is not default and (not isinstance(value, str) or not value.strip()):
+            raise self.wrong(key, "a text", repr(value))
+        return value
+
+    def one_of(self, key: str, choices: Iterable[str], default: Any = ...) -> str:
+        """One of a few words."""
+        value = self.any(key, default)
+        if value not in choices:
+            raise self.wrong(
+                key,
+                f"one of {', '.join(choices)}",
+                "nothing" if value is ... else f"{value!r}{_near(value, choices)}",
+            )
+        return str(value)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """One name or a list of them; none where the key is not there."""
+        value = self.any(key, [])
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
+            raise self.wrong(key, "a name or a list of names", repr(value))
+        return tuple(listed)
+
+    def whole(self, key: str, default: int) -> int:
+        """A whole number above 0."""
+        value = self.any(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self.wrong(key, "a whole number above 0", repr(value))
+        return value
+
+    def duration(self, key: str, default: Any, *, write: str = "10 s") -> Any:
+        """Microseconds of a duration."""
+        value = self.any(key, None)
+        if value is None:
+            return default
+        try:
+            return parse_duration(value)
+        except PulseError as e:
+            raise self.wrong(key, f"a duration such as '{write}'", f"{value!r} ({e})") from None
+
+    def duration_text(self, key: str) -> Any:
+        """A duration as it was written, checked."""
+        if self.duration(key, None) is None:
+            raise self.wrong(key, "a duration such as '60 s': how far models reach ahead", "nothing")
+        return self.values[key]
+
+    def table(self, key: str, *, required: bool = False) -> dict[str, Any]:
+        """A table within; empty where the key is not there."""
+        value = self.any(key, {})
+        if not isinstance(value, Mapping) or (required and not value):
+            raise self.wrong(key, "a table", repr(value) if value else "nothing")
+        return dict(value)
+
+    def nothing_else(self) -> None:
+        """Refuse what nobody asked for."""
+        for key in self.values:
+            if key not in self.known:
+                table = f", [{self.name}]" if self.name else ""
+                raise JobError(
+                    f"{self.where}{table}: there is no key '{key}'{_near(key, self.known)}; there are {', '.join(self.known)}"
+                )
+
+
+def _near(value: object, choices: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(value), list(choices), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,133 @@
+"""A predictive job in this process: the same files, in the same batches, through one single prediction.
+
+For small streams and low latency, and as what the Spark engine is compared with. Nothing is kept between runs: a run begins with
+the first file that is there. Both engines say in the same figures how they are doing (:class:`Status`).
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulse.core.time import format_instant
+from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictor import Prediction, Tally
+from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
+from pulse.runtime.sources import predictor_of, unseen
+
+_PAUSE = 0.2  # seconds between two looks for new files
+
+
+@dataclass
+class Status:
+    """Figures since the start of this run. ``now`` is the newest event time in microseconds."""
+
+    tally: Tally = field(default_factory=Tally)
+    batches: int = 0
+    now: int | None = None
+    seconds: float = 0.0  # of work, over all batches
+    last: float = 0.0  # of work, of the last batch
+    last_tuples: int = 0
+
+    def add(self, tally: Tally, now: int | None, seconds: float) -> None:
+        """A batch is done."""
+        self.tally.add(tally)
+        self.batches += 1
+        self.seconds += seconds
+        self.last, self.last_tuples = seconds, tally.tuples
+        if now is not None:
+            self.now = now if self.now is None else max(self.now, now)
+
+    @property
+    def validated(self) -> float:
+        """The share of tuples that needed no solving, 0 to 1."""
+        return self.tally.validated / self.tally.tuples if self.tally.tuples else 0.0
+
+    @property
+    def lag(self) -> float | None:
+        """Seconds from the newest event time to the clock; of replayed data, its age."""
+        return None if self.now is None else clock.time() - self.now / 1e6
+
+    def figures(self) -> dict[str, Any]:
+        """For JSON."""
+        tally = self.tally
+        return {
+            "batches": self.batches,
+            "tuples": tally.tuples,
+            "tuples_per_second": round(self.last_tuples / self.last) if self.last else 0,
+            "validated": tally.validated,
+            "validated_share": round(self.validated, 6),
+            "violations": tally.violations,
+            "updates": tally.updates,
+            "solves": tally.solves,
+            "results": tally.results,
+            "changes": tally.changes,
+            "aside": tally.aside,
+            "batch_seconds": round(self.last, 3),
+            "lag_seconds": None if self.lag is None else round(self.lag, 3),
+            "now": None if self.now is None else format_instant(self.now),
+        }
+
+    def line(self) -> str:
+        """For people."""
+        tally = self.tally
+        speed = self.last_tuples / self.last if self.last else 0.0
+        aside = f", {tally.aside:,} aside" if tally.aside else ""
+        lag = "" if self.lag is None else f", lag {_age(self.lag)}"
+        return (
+            f"{tally.tuples:,} tuples, {speed:,.0f}/s, {100 * self.validated:.1f} % validated, "
+            f"{tally.violations:,} violations, {tally.solves:,} solves, {tally.changes:,} results{aside}{lag}"
+        )
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def run_local(
+    job: Job,
+    *,
+    once: bool = True,
+    sink: Sink | None = None,
+    on_batch: Batch | None = None,
+    on_status: Callable[[Status], None] | None = None,
+) -> Prediction:
+    """Take what the job's files hold, and with ``once`` false whatever comes after, until interrupted."""
+    for stream in job.streams.values():
+        if stream.source != "files":
+            raise JobError(
+                f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
+            )
+    predictor = predictor_of(job)
+    prediction = Prediction(predictor)
+    output = predictor.standing.output
+    if sink is None:
+        sink = sink_of(job, output.key_names)
+    status = Status()
+    schemas = {name: spec.schema for name, spec in predictor.specs.items()}
+    seen: dict[str, set[Path]] = {name: set() for name in schemas}
+    while True:
+        for tables in unseen(job, schemas, seen):
+            begin = clock.perf_counter()
+            emission = prediction.push(tables)
+            if prediction.now is not None:
+                prediction.advance(prediction.now - job.lateness)
+            changes = numbered(
+                [(emission.changes, prediction.now or 0)], predictor.standing.schema, status.batches
+            )
+            sink.write(status.batches, changes, prediction.now)
+            write_aside(job.aside, status.batches, emission.aside)
+            if on_batch is not None:
+                on_batch(status.batches, changes)
+            status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
+            if on_status is not None:
+                on_status(status)
+        if once:
+            return prediction
+        clock.sleep(_PAUSE)

@@ -1,0 +1,384 @@
+"""Predictions inside Spark's workers: what is kept per bucket of keys, and what crosses between stages.
+
+Tuples cross as parcels (Arrow's stream format, one binary for many tuples): what Spark groups, and hands to the stateful
+operators, is a few rows a bucket, and no tuple passes through pandas. A bucket holds many keys: validation works on arrays.
+
+Plans whose rows all lie by their stream's key run whole within a bucket (:class:`Predicting`). For others the validators stay
+with the buckets (:class:`Validating`) and their updates meet in one place (:class:`Solving`), which says what bounds it allots;
+those come back through a folder of files with the next micro-batch, and until then the bounds before hold::
+
+    tuples ──> Validating (bucket) ──updates──> Solving (one place) ──> changes
+                   ^                                 |
+                   └── bounds of the batch before <──┘
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming import StatefulProcessor
+
+from pulse.core.errors import PulseError
+from pulse.operators.relation import Relation
+from pulse.runtime.exchange import Parcel
+from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
+from pulse.validation.allotment import Allotment
+from pulse.validation.validator import Counts, Validator
+
+VERSION = 1
+TALLIED = tuple(one.name for one in fields(Tally))
+PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
+ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
+    f"{name} long" for name in TALLIED
+)
+"""What stateful operators give: ``channel`` says what the payload is."""
+
+CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
+_PARCEL_ROWS = 1 << 17
+_HEADER = struct.Struct("<IQ")
+_KEPT_BOUNDS = 16
+
+
+Told = tuple[str, int]
+"""A stream and a bucket."""
+
+Rates = tuple[tuple[pa.Array, ...], Mapping[str, Any]]
+"""Keys, and how restless each is, by attribute."""
+
+
+class StateError(PulseError, ValueError):
+    """State that was kept by another version."""
+
+
+# -- parcels of tuples ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``."""
+
+    stream: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        number, waiting, rows = 0, [], 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _PARCEL_ROWS:
+                yield from self._packed(waiting, partition, number)
+                number, waiting, rows = number + rows, [], 0
+        if rows:
+            yield from self._packed(waiting, partition, number)
+
+    def _packed(self, batches: list[pa.RecordBatch], partition: int, number: int) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches)
+        tuples = table.drop_columns(["_place", "_modified", "_origin", "_block"])
+        place = table.column("_place").to_numpy()
+        modified, block = table.column("_modified").to_numpy(), table.column("_block").to_numpy()
+        origin = table.column("_origin").combine_chunks().dictionary_encode()
+        origin = origin.combine_chunks() if isinstance(origin, pa.ChunkedArray) else origin
+        code = origin.indices.to_numpy()
+        new = np.flatnonzero(
+            (np.diff(modified) != 0) | (np.diff(code) != 0) | (np.diff(block) != 0)
+        ) + 1  # fmt: skip
+        if block[0] < 0 or not origin[0].as_py().startswith(("file:", "/")):
+            new = new[:0]  # no file: rows of a partition stay in the order in which they came
+        for begin, end in zip([0, *new], [*new, len(place)], strict=True):
+            order = begin + np.argsort(place[begin:end], kind="stable")
+            sorted_, places = tuples.take(pa.array(order)), place[order]
+            cuts = np.flatnonzero(np.diff(places)) + 1
+            for a, b in zip([0, *cuts], [*cuts, len(places)], strict=True):
+                yield pa.record_batch(
+                    {
+                        "place": pa.array([places[a]], pa.int32()),
+                        "stream": pa.array([self.stream], pa.string()),
+                        "modified": pa.array([modified[begin]], pa.int64()),
+                        "origin": pa.array([origin[int(begin)].as_py()], pa.string()),
+                        "block": pa.array([block[begin] if block[begin] >= 0 else partition], pa.int64()),
+                        "number": pa.array([number + begin], pa.int64()),
+                        "rows": pa.array([b - a], pa.int64()),
+                        "payload": pa.array([packed_table(sorted_.slice(a, b - a))], pa.binary()),
+                    }
+                )
+
+
+def packed_table(table: pa.Table) -> bytes:
+    """A table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked_table(payload: bytes) -> pa.Table:
+    """What :func:`packed_table` packed."""
+    with pa.ipc.open_stream(payload) as reader:
+        return reader.read_all()
+
+
+def arrived(frames: Iterable[pd.DataFrame], streams: Iterable[str]) -> dict[str, pa.Table]:
+    """The tuples of parcels, by stream, in the order of their arrival."""
+    rows = [row for frame in frames for row in frame.itertuples(index=False)]
+    rows.sort(key=lambda row: (row.modified, row.origin, row.block, row.number))
+    parts: dict[str, list[pa.Table]] = {}
+    for row in rows:
+        parts.setdefault(row.stream, []).append(unpacked_table(bytes(row.payload)))
+    return {name: pa.concat_tables(parts[name]).combine_chunks() for name in streams if name in parts}
+
+
+# -- state as bytes -------------------------------------------------------------------------------------------
+
+
+def pack_state(state: object) -> bytes:
+    """State for the store: version and length, then compressed."""
+    raw = pickle.dumps(state, protocol=5)
+    return _HEADER.pack(VERSION, len(raw)) + bytes(pa.compress(raw, codec="lz4", asbytes=True))
+
+
+def unpack_state(data: bytes) -> Any:
+    """What :func:`pack_state` packed."""
+    version, length = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise StateError(f"state of version {version}, expected {VERSION}: start the job on a new checkpoint")
+    return pickle.loads(pa.decompress(data[_HEADER.size :], length, codec="lz4", asbytes=True))
+
+
+def row(
+    place: int,
+    channel: str,
+    *,
+    stream: str = "",
+    now: int | None = None,
+    payload: bytes = b"",
+    tally: Tally | None = None,
+) -> dict[str, Any]:
+    """A row of :data:`ROWS`."""
+    said = asdict(tally or Tally())
+    return {"place": place, "channel": channel, "stream": stream, "now": now or 0, "payload": payload, **said}
+
+
+def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, Any]]:
+    """An emission as rows: changes, tuples set aside by stream, figures."""
+    rows = []
+    if emission.changes.num_rows:
+        rows.append(row(place, CHANGES, now=now, payload=packed_table(emission.changes)))
+    rows += [
+        row(place, ASIDE, stream=stream, now=now, payload=packed_table(table))
+        for stream, table in emission.aside.items()
+    ]
+    rows.append(row(place, TALLY, now=now, tally=emission.tally))
+    return rows
+
+
+# -- bounds that come back ------------------------------------------------------------------------------------
+
+
+def write_bounds(folder: str | Path, batch: int, payload: bytes) -> None:
+    """Keep what a batch allotted, for the batches after it; old files go."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{batch:012d}"
+    draft.write_bytes(payload)
+    draft.replace(folder / f"{batch:012d}")
+    for old in sorted(folder.glob("[0-9]*"))[:-_KEPT_BOUNDS]:
+        old.unlink(missing_ok=True)
+
+
+def bounds_before(folder: str | Path, batch: int) -> tuple[int, dict[str, Allotment]] | None:
+    """The newest bounds of a batch before this one: the same whenever this one is run."""
+    known = [int(one.name) for one in Path(folder).glob("[0-9]*")]
+    earlier = [one for one in known if one < batch]
+    if not earlier:
+        return None
+    newest = max(earlier)
+    return newest, unpack_state((Path(folder) / f"{newest:012d}").read_bytes())
+
+
+def _batch() -> int:
+    context = TaskContext.get()
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0) if context else 0
+
+
+# -- the stateful operators -----------------------------------------------------------------------------------
+
+
+class Keeping(StatefulProcessor):
+    """Keeps one object a place, as bytes; :meth:`work` takes it and the rows and gives it back with what comes out."""
+
+    def __init__(self, predictor: Predictor, lateness: int) -> None:
+        self.predictor, self.lateness = predictor, lateness
+
+    def init(self, handle: Any) -> None:
+        """Open the state."""
+        self._kept = handle.getValueState("kept", "payload binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Spark's call: the rows of one place in one micro-batch."""
+        kept = unpack_state(bytes(self._kept.get()[0])) if self._kept.exists() else None
+        kept, out = self.work(int(key[0]), kept, rows)
+        if kept is not None:
+            self._kept.update((pack_state(kept),))
+        if out:
+            yield pd.DataFrame(out)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """What becomes of the rows."""
+        raise NotImplementedError
+
+    def watermark(self, now: int) -> int:
+        """Before which nothing is expected any more."""
+        return now - self.lateness
+
+
+class Predicting(Keeping):
+    """All of a prediction, for the keys of a bucket."""
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Push the bucket's tuples."""
+        prediction = Prediction(self.predictor)
+        if kept is not None:
+            prediction.validators, prediction.state, prediction.allotted, prediction.now = kept
+        emission = prediction.push(arrived(rows, self.predictor.specs))
+        if prediction.now is not None:
+            prediction.advance(self.watermark(prediction.now))
+        out = emitted(place, emission, prediction.now)
+        return (prediction.validators, prediction.state, prediction.allotted, prediction.now), out
+
+
+class Validating(Keeping):
+    """The validators of a bucket: updates go on to :class:`Solving`, all else comes out as it is."""
+
+    def __init__(self, predictor: Predictor, lateness: int, bounds: str | None) -> None:
+        super().__init__(predictor, lateness)
+        self.bounds = bounds
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Validate the bucket's tuples."""
+        specs = self.predictor.specs
+        validators, now, bound = kept or ({name: Validator(spec) for name, spec in specs.items()}, None, -1)
+        bound = self._take_bounds(validators, bound)
+        counts, out, aside = Counts(), [], 0
+        probe = Prediction(self.predictor, now=now)  # tells the time as the in-process engine does
+        for stream, table in arrived(rows, specs).items():
+            pushed = validators[stream].push(table)
+            counts.add(pushed.counts)
+            probe._note_time(table, specs[stream].schema.time)
+            if pushed.aside is not None and pushed.aside.num_rows:
+                aside += pushed.aside.num_rows
+                out.append(row(1 + place, ASIDE, stream=stream, payload=packed_table(pushed.aside)))
+            said = (place, Parcel(0, place, pushed.updates).pack(), self._rates(validators[stream]))
+            out.append(row(0, UPDATES, stream=stream, payload=pack_state(said)))
+        now = probe.now
+        for one in out:
+            one["now"] = now or 0
+        if now is not None:
+            for validator in validators.values():
+                validator.forget(self.watermark(now) - self.predictor.standing.radius)
+        tally = Tally(
+            tuples=counts.tuples, validated=counts.validated, violations=counts.violated, aside=aside
+        )
+        out.append(row(1 + place, TALLY, now=now, tally=tally))
+        return (validators, now, bound), out
+
+    def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
+        if self.bounds is None or not self.predictor.bounds:
+            return bound
+        found = bounds_before(self.bounds, _batch())
+        if found is None or found[0] == bound:
+            return bound
+        for stream, allotment in found[1].items():
+            validators[stream].allot(allotment)
+        return found[0]
+
+    def _rates(self, validator: Validator) -> Rates | None:
+        """How restless the bucket's keys are, where anyone asks."""
+        return (validator.keys, validator.restlessness()) if self.predictor.bounds else None
+
+
+class Solver(Prediction):
+    """A prediction whose validators are elsewhere: it is told their updates and how restless their keys are."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__(predictor)
+        self.rates: dict[Told, Rates] = {}
+
+    def take(self, updates: Mapping[str, Relation], rates: Mapping[Told, Rates]) -> Emission:
+        """What updates change."""
+        assert self.state is not None
+        self.rates.update(rates)
+        columns = self.predictor.standing.columns
+        updates = {name: updates.get(name, Relation.empty(columns[name])) for name in self.predictor.specs}
+        self.state, solved = self.predictor.standing.update(self.state, updates)
+        rows = sum(len(one) for one in updates.values())
+        if rows:
+            self._flow_back(updates)
+        tally = Tally(updates=rows, solves=solved.solved, results=solved.results, changes=len(solved.changes))
+        return Emission(solved.changes.table, {}, tally)
+
+    def _restlessness(self) -> dict[str, Allotment]:
+        found = {}
+        for stream, spec in self.predictor.specs.items():
+            told = [
+                one for (name, _), one in sorted(self.rates.items(), key=lambda kv: kv[0]) if name == stream
+            ]
+            names = spec.schema.modelled_names
+            empty = tuple(pa.array([], type_) for _, type_ in spec.schema.key)
+            keys = tuple(
+                pa.concat_arrays([empty[i], *(one[0][i] for one in told)])
+                for i in range(len(spec.schema.key))
+            )
+            rates = {name: np.concatenate([np.zeros(0), *(one[1][name] for one in told)]) for name in names}
+            found[stream] = Allotment(stream, keys, rates, dict.fromkeys(names, 0.0))
+        return found
+
+
+class Solving(Keeping):
+    """The standing query of all keys, in one place; rows of other channels pass through."""
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Solve what the validators' updates change."""
+        told = [one for frame in rows for one in frame.to_dict("records")]
+        out = [one for one in told if one["channel"] != UPDATES]
+        mine = [one for one in told if one["channel"] == UPDATES]
+        if not mine:
+            return kept, out
+        solver = Solver(self.predictor)
+        if kept is not None:
+            solver.state, solver.allotted, solver.now, solver.rates = kept
+        emission = solver.take(*self._received(mine))
+        newest = max(one["now"] for one in mine)
+        solver.now = newest if solver.now is None else max(solver.now, newest)
+        out += emitted(0, emission, solver.now)
+        if emission.tally.updates and solver.allotted:
+            out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(solver.allotted)))
+        assert solver.state is not None
+        solver.state = self.predictor.standing.advance(solver.state, self.watermark(solver.now))
+        return (solver.state, solver.allotted, solver.now, solver.rates), out
+
+    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Relation], dict[Told, Rates]]:
+        """Updates by stream, those of a bucket after the other, and what the buckets say of their keys."""
+        parts = sorted(
+            ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in rows), key=lambda one: one[:2]
+        )
+        updates: dict[str, list[Relation]] = {}
+        for stream, _, payload, _ in parts:
+            columns = self.predictor.standing.columns[stream]
+            updates.setdefault(stream, []).append(Parcel.unpack(0, 0, payload, columns).relation)
+        rates = {(stream, place): said for stream, place, _, said in parts if said is not None}
+        return {stream: Relation.concat(some) for stream, some in updates.items()}, rates

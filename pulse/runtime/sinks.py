@@ -1,0 +1,222 @@
+"""Where results go: a changelog of segments, a micro-batch at a time.
+
+Every row has ``kind`` (+I, -U, +U, -D), ``now`` (the newest event time that was seen when it was made), and ``batch`` and
+``position``, which order all rows. A batch that is run again after a crash has the same number and the same rows: a sink that
+replaces what it has of that batch gives every result exactly once. Files do; consoles and Kafka say it again, and ``batch`` and
+``position`` tell it apart.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core.time import format_instant
+from pulse.runtime.alerts import Alert, Alerts
+from pulse.runtime.predictive_job import Job, JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_KEPT_STATES = 16
+Batch = Callable[[int, pa.Table], None]
+
+
+class Sink(Protocol):
+    """Takes the rows of a batch; ``now`` is the newest event time, None before any."""
+
+    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+        """Put the batch's rows in place of what is there of that batch."""
+
+
+def sink_of(
+    job: Job, keys: tuple[str, ...], *, spark: SparkSession | None = None, out: IO[str] | None = None
+) -> Sink:
+    """The job's sink; ``keys`` are the key columns of its results."""
+    kind, path = job.sink.kind, job.sink.path
+    if kind == "console":
+        return ConsoleSink(out)
+    if kind == "parquet":
+        assert path is not None
+        return ParquetSink(path)
+    if kind == "alert":
+        state = None if job.checkpoint is None else str(Path(job.checkpoint) / "alerts")
+        return AlertSink(keys, path, state, out)
+    if kind == "none":
+        return Silent()
+    if spark is None:
+        raise JobError(f"{job.where}, [sink]: a Kafka sink is Spark's; expected engine = 'spark'")
+    return KafkaSink(spark, job.sink.options)
+
+
+def numbered(parts: Iterable[tuple[pa.Table, int]], schema: pa.Schema, batch: int) -> pa.Table:
+    """Changes with the columns that order them: of each part its rows and its ``now``."""
+    tables, told = [schema.empty_table()], []
+    for table, now in parts:
+        tables.append(table.cast(schema) if table.schema != schema else table)
+        told += [now] * table.num_rows
+    whole = pa.concat_tables(tables)
+    n = whole.num_rows
+    whole = whole.append_column("now", pa.array(told, pa.int64()).cast(pa.timestamp("us")))
+    whole = whole.append_column("batch", pa.array([batch] * n, pa.int64()))
+    return whole.append_column("position", pa.array(range(n), pa.int64()))
+
+
+class Silent:
+    """Keeps nothing: for jobs whose results are taken by a function."""
+
+    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+        """Nothing."""
+
+
+class ParquetSink:
+    """A folder of ``batch=<number>`` folders, each written whole or not at all."""
+
+    def __init__(self, path: str | Path, name: str = "changes") -> None:
+        self.path, self.name = Path(path), name
+
+    def write(self, batch: int, changes: pa.Table, now: int | None = None) -> None:
+        """Write the batch's file beside its place, then put it there."""
+        folder = self.path / f"batch={batch}"
+        file = folder / f"{self.name}.parquet"
+        if not changes.num_rows:
+            file.unlink(missing_ok=True)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".{self.name}.parquet"
+        # The folder's name is the batch; a column of that name would be there twice.
+        kept = changes.drop_columns(["batch"]) if "batch" in changes.column_names else changes
+        pq.write_table(kept, draft)
+        draft.replace(file)
+
+
+def read_changes(path: str | Path) -> pa.Table:
+    """All rows that a Parquet sink was given, in order."""
+    parts = []
+    for file in sorted(Path(path).glob("batch=*/*.parquet"), key=lambda one: int(one.parent.name[6:])):
+        table = pq.ParquetFile(file).read()
+        batch = pa.array([int(file.parent.name[6:])] * table.num_rows, pa.int64())
+        parts.append(table.append_column("batch", batch))
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
+class ConsoleSink:
+    """A line per row."""
+
+    def __init__(self, out: IO[str] | None = None) -> None:
+        self.out = out
+
+    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+        """Print the rows."""
+        for row in changes.drop_columns(["batch", "position", "now"]).to_pylist():
+            begin, kind = row.pop("ref"), row.pop("kind")
+            at = int(pa.scalar(begin, pa.timestamp("us")).cast(pa.int64()).as_py())
+            lo, hi = row.pop("lo"), row.pop("hi")
+            rest = " ".join(f"{name}={_short(value)}" for name, value in row.items() if value is not None)
+            print(
+                f"{kind} [{format_instant(at, lo)}, {format_instant(at, hi)}) {rest}",
+                file=self.out or sys.stdout,
+                flush=True,
+            )
+
+
+class KafkaSink:
+    """Rows as JSON to a topic, through Spark's connector; the key is that of the result."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self.spark, self.options = spark, dict(options)
+
+    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+        """Send the rows."""
+        from pulse.runtime.sources import KAFKA, SourceError
+
+        if not changes.num_rows:
+            return
+        rows = [(json.dumps(row, default=str),) for row in changes.to_pylist()]
+        try:
+            self.spark.createDataFrame(rows, "value string").write.format("kafka").options(
+                **self.options
+            ).save()
+        except Exception as e:
+            if "Failed to find data source: kafka" not in str(e) and "DATA_SOURCE_NOT_FOUND" not in str(e):
+                raise
+            raise SourceError(
+                "[sink]: Spark's Kafka connector is not there; add to the job's [spark] table "
+                f'"spark.jars.packages" = "{KAFKA}:{self.spark.version}"'
+            ) from e
+
+
+class AlertSink:
+    """What the results mean to somebody who waits: lines of text, and with a path a file of JSON lines per batch.
+
+    What was said before is kept by batch in ``state``, so that a batch that is run again says the same.
+    """
+
+    def __init__(
+        self, keys: tuple[str, ...], path: str | None, state: str | None, out: IO[str] | None = None
+    ) -> None:
+        self.keys, self.out = keys, out
+        self.path = None if path is None else Path(path)
+        self.state = None if state is None else Path(state)
+        self.alerts = Alerts(keys)
+
+    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+        """Say what the batch's changes mean."""
+        if self.state is not None:
+            self.alerts = self._before(batch)
+        said = [] if now is None else self.alerts.take(changes, now)
+        if self.state is not None:
+            _replace(self.state / f"{batch:012d}", pickle.dumps(self.alerts))
+            for old in sorted(self.state.glob("[0-9]*"))[:-_KEPT_STATES]:
+                old.unlink(missing_ok=True)
+        if self.path is not None and said:
+            lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in said)
+            _replace(self.path / f"batch={batch}.jsonl", lines.encode())
+        for one in said if self.path is None else ():
+            print(line_of(one, self.keys), file=self.out or sys.stdout, flush=True)
+
+    def _before(self, batch: int) -> Alerts:
+        assert self.state is not None
+        earlier = [one for one in self.state.glob("[0-9]*") if int(one.name) < batch]
+        if not earlier:
+            return Alerts(self.keys)
+        found = pickle.loads(max(earlier).read_bytes())
+        assert isinstance(found, Alerts)
+        return found
+
+
+def line_of(alert: Alert, names: tuple[str, ...]) -> str:
+    """An alert for people."""
+    who = " ".join(f"{name}={value}" for name, value in zip(names, alert.key, strict=True))
+    when = f"{format_instant(alert.begin)} to {format_instant(alert.end)}"
+    more = f", in {alert.until:.3g} s" if alert.until is not None else ""
+    more += f", known {alert.lead:.3g} s ahead" if alert.lead is not None else ""
+    return f"{alert.what}: {who} {when}{more}"
+
+
+def write_aside(folder: str | None, batch: int, tables: Mapping[str, pa.Table]) -> None:
+    """Keep tuples that were set aside: a folder per stream, in it one per batch."""
+    if folder is None:
+        return
+    for stream, table in tables.items():
+        ParquetSink(Path(folder) / f"stream={stream}", "tuples").write(batch, table)
+
+
+def _replace(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}")
+    draft.write_bytes(data)
+    draft.replace(file)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(f"{one:.6g}" for one in value) + "]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,267 @@
+"""Where the tuples of a job come from: what columns they have, files in the order of their arrival, and Spark's streaming frames.
+
+The order of arrival within a micro-batch is, for files, that of their modification times, then names, then rows; of Kafka's
+partitions that of offsets. Both engines read files in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from pulse.core.arrow_types import canonical_type, parse_type
+from pulse.core.errors import PulseError, unknown_column
+from pulse.core.schema import StreamSchema
+from pulse.operators.predict import PredictSpec
+from pulse.operators.tuples import check_columns, needed_columns
+from pulse.runtime.predictive_job import Job, JobError, StreamJob
+from pulse.runtime.predictor import Predictor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ORDER = ("_place", "_modified", "_origin", "_block")
+"""Columns beside the tuples' own: the bucket, and what tells the order of arrival."""
+
+KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_FILES_PER_BATCH = "maxFilesPerTrigger"
+_RATE = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
+
+
+class SourceError(PulseError, OSError):
+    """Tuples that cannot be read."""
+
+
+def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Predictor:
+    """The job's query, bound to its streams; ``given`` are the columns of frames that the caller brings."""
+    from pulse.language import parse
+
+    schemas = {
+        name: schema_of(one, (given or {}).get(name), where=job.where) for name, one in job.streams.items()
+    }
+    query = parse(job.query, schemas, tuple(job.parameters)).bind(job.parameters)
+    specs = {}
+    for name, one in job.streams.items():
+        try:
+            specs[name] = PredictSpec.of(
+                schemas[name], horizon=one.horizon, error=one.error, policy=one.predict, memory=one.memory
+            )
+        except PulseError as e:
+            raise JobError(f"{job.where}, [streams.{name}]: {e}") from None
+    return Predictor.of(query, specs, split=job.split)
+
+
+def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str = "job") -> StreamSchema:
+    """The stream's schema, with types from its columns."""
+    columns = columns_of(stream, where=where) if given is None else given
+    place = f"{where}, [streams.{stream.name}]"
+    for name in (*stream.key, stream.time, *stream.model, *stream.keep):
+        if name not in columns.names:
+            raise unknown_column(name, columns.names, place)
+    schema = StreamSchema.of(
+        key={name: canonical_type(columns.field(name).type, what=name) for name in stream.key},
+        time=stream.time,
+        modelled=stream.model,
+        unmodelled={name: canonical_type(columns.field(name).type, what=name) for name in stream.keep},
+    )
+    check_columns(columns, schema, place)
+    return schema
+
+
+def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
+    """The columns of a stream's tuples: as the job lists them, or as its first file has them."""
+    if stream.columns is not None:
+        return pa.schema([(name, parse_type(type_)) for name, type_ in stream.columns.items()])
+    if stream.source == "rate":
+        return _RATE
+    place = f"{where}, [streams.{stream.name}]"
+    if stream.source != "files":
+        raise JobError(
+            f"{place}, 'columns': expected types by name, as {stream.source} does not know them, got nothing"
+        )
+    files = files_of(stream)
+    if not files:
+        raise SourceError(
+            f"{place}: there is no {stream.format} file in {stream.path} yet; put one there, or list 'columns'"
+        )
+    if stream.format == "parquet":
+        with _readable(files[0], stream):
+            return pq.read_schema(files[0]).remove_metadata()
+    return read_file(stream, files[0]).schema
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+def files_of(stream: StreamJob) -> list[Path]:
+    """The files that are there, in the order of their arrival."""
+    assert stream.path is not None
+    root = Path(stream.path)
+    if root.is_file():
+        found = [root]
+    elif root.is_dir():
+        found = [one for one in root.rglob("*") if one.is_file() and not _hidden(one.relative_to(root))]
+    else:
+        found = [one for one in root.parent.glob(root.name) if one.is_file()]
+    return sorted(found, key=lambda one: (one.stat().st_mtime_ns // 1_000_000, str(one)))
+
+
+def read_file(stream: StreamJob, file: Path) -> pa.Table:
+    """All tuples of a file."""
+    listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
+    with _readable(file, stream):
+        if stream.format == "parquet":
+            return pq.ParquetFile(file).read()
+        if stream.format == "csv":
+            convert = pa_csv.ConvertOptions(column_types=listed, strings_can_be_null=True)
+            return pa_csv.read_csv(file, convert_options=convert)
+        schema = pa.schema(list(listed.items())) if listed else None
+        return pa_json.read_json(file, parse_options=pa_json.ParseOptions(explicit_schema=schema))
+
+
+def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
+    """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
+    yield from unseen(job, schemas, {name: set() for name in schemas})
+
+
+def unseen(
+    job: Job, schemas: Mapping[str, StreamSchema], seen: Mapping[str, set[Path]]
+) -> Iterator[dict[str, pa.Table]]:
+    """As :func:`batches`, of files that are not in ``seen``, where they are then noted."""
+    queues = {name: _queue(job.streams[name], seen[name]) for name in schemas}
+    for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
+        tables = {}
+        for name, files in zip(queues, chosen, strict=True):
+            seen[name].update(files)
+            if files:
+                parts = [_needed(read_file(job.streams[name], file), schemas[name], file) for file in files]
+                tables[name] = pa.concat_tables(parts, promote_options="permissive")
+        yield tables
+
+
+def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
+    files = [one for one in files_of(stream) if one not in seen]
+    count = int(stream.options.get(_FILES_PER_BATCH, len(files) or 1))
+    return [files[i : i + count] for i in range(0, len(files), count)]
+
+
+def _needed(table: pa.Table, schema: StreamSchema, file: Path) -> pa.Table:
+    check_columns(table.schema, schema, str(file))
+    return table.select(needed_columns(schema))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+class _readable:  # reads as a phrase: with _readable(file, stream)
+    """What goes wrong while a file is read, as an error that names the file."""
+
+    def __init__(self, file: Path, stream: StreamJob) -> None:
+        self.file, self.stream = file, stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError)):
+            raise unreadable(str(self.file), self.stream.format, str(error).splitlines()[0]) from None
+
+
+def unreadable(file: str, format: str, reason: str) -> SourceError:
+    """The error for a file that is no whole file of its format."""
+    return SourceError(
+        f"{file}: cannot be read as {format}, it may be truncated or still being written: {reason}; take it away or "
+        "replace it, and start the job again: nothing that was read before is read twice"
+    )
+
+
+# -- Spark ----------------------------------------------------------------------------------------------------
+
+
+def frame_of(
+    spark: SparkSession, stream: StreamJob, schema: StreamSchema, buckets: int, given: DataFrame | None = None
+) -> DataFrame:
+    """The stream's tuples as a streaming frame, with what :data:`ORDER` names."""
+    from pyspark.sql import functions as F
+
+    if given is None:
+        frame = _file_frame(spark, stream, schema) if stream.source == "files" else _line_frame(spark, stream)
+    else:
+        frame = given
+    order = {"_modified": F.lit(0).cast("long"), "_origin": F.lit(""), "_block": F.lit(-1).cast("long")}
+    if given is None and stream.source == "files":
+        order = {
+            "_modified": F.unix_micros("_metadata.file_modification_time"),
+            "_origin": F.col("_metadata.file_path"),
+            "_block": F.col("_metadata.file_block_start"),
+        }
+    elif given is None and stream.source == "kafka":
+        order |= {"_origin": F.col("_kafka_partition"), "_block": F.col("_kafka_offset")}
+    # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+    place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
+    needed = [F.col(f"`{name}`") for name in needed_columns(schema)]
+    return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
+
+
+def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) -> DataFrame:
+    from pulse.runtime.frames import spark_struct
+
+    columns = columns_of(stream)
+    # Text files say which column is which by place alone, Parquet by name.
+    names = needed_columns(schema) if stream.format == "parquet" else columns.names
+    plain = pa.schema([(name, canonical_type(columns.field(name).type, what=name)) for name in names])
+    reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
+    if stream.format == "csv":
+        reader = reader.option("header", "true")
+    assert stream.path is not None
+    # Like the in-process engine, which reads folders in folders.
+    reader = reader.option("recursiveFileLookup", "true").options(**dict(stream.options))
+    return reader.load(stream.path)
+
+
+def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
+    """Kafka's and sockets' texts, parsed; other sources give columns."""
+    from pyspark.sql import functions as F
+
+    from pulse.runtime.frames import spark_struct
+
+    reader = spark.readStream.format(stream.source).options(**dict(stream.options))
+    try:
+        frame = reader.load()
+    except Exception as e:
+        if stream.source == "kafka" and "kafka" in str(e).lower():
+            raise SourceError(_no_kafka(spark.version, stream.name)) from e
+        raise
+    if stream.source not in ("kafka", "socket"):
+        return frame
+    struct = spark_struct(columns_of(stream))
+    text = F.col("value").cast("string")
+    read = (
+        F.from_json(text, struct)
+        if stream.format == "json"
+        else F.from_csv(text, struct.simpleString()[7:-1])
+    )
+    extra = []
+    if stream.source == "kafka":
+        extra = [
+            F.format_string("%s/%08d", "topic", "partition").alias("_kafka_partition"),
+            F.col("offset").alias("_kafka_offset"),
+        ]
+    named = ["_kafka_partition", "_kafka_offset"] if extra else []
+    return frame.select(read.alias("_read"), *extra).select("_read.*", *named)
+
+
+def _no_kafka(version: str, name: str) -> str:
+    return (
+        f"[streams.{name}]: Spark's Kafka connector is not there; add to the job's [spark] table "
+        f'"spark.jars.packages" = "{KAFKA}:{version}"'
+    )
