@@ -24,7 +24,7 @@ STORED = Columns((("k", pa.string()), ("n", pa.int64())), ("x", "y"), (("u", pa.
 SCAN = Scan("S", "S", STORED)
 
 any_relation = relations(codes=(1, 2, 3))
-few = settings(max_examples=min(30, settings().max_examples))  # parcels are many
+few = settings(max_examples=min(20, settings().max_examples))  # parcels are many
 
 
 def rows(relation: Relation) -> list[dict[str, Any]]:
@@ -191,6 +191,7 @@ def test_on_a_grid_each_portion_comes_with_its_cells(relation):
 # -- gathering ----------------------------------------------------------------------------------------------------
 
 
+@few
 @given(any_relation, st.data())
 def test_what_came_from_several_workers_is_one_group_a_key(relation, data):
     part = np.array(
