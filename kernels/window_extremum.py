@@ -110,7 +110,9 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
             b = b if b > a else a
             b = b if b < end else end
             next_value = sign * horner(c, p, k, b)
-            if (b - a) * MICROSECONDS > slack:
+            if (b - a) * MICROSECONDS > slack or (
+                a == begin and b == end
+            ):  # a part cut off by rounding is none
                 higher = value if value > next_value else next_value
                 top = higher if higher > top else top
                 wide = own if own > wide else wide

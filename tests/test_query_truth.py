@@ -207,9 +207,6 @@ def test_windows(seed: int) -> None:
         good(assess_tuples(one.ask(text).tuples(), truth, keys=["k"], value="v", slack=slack))
 
 
-@pytest.mark.xfail(
-    reason="a sliver of 2e-12 s is left out of sampled extrema: the bound is exceeded by 1e-12"
-)
 def test_the_least_of_a_window_counts_slivers() -> None:
     """A line fitted by constants: where it turns, what is left of it is shorter than a sampled extremum resolves."""
     one = case(3125)
