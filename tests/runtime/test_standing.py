@@ -14,6 +14,8 @@ from pulse.core.columns import Columns
 from pulse.language import parse
 from pulse.operators.difference import difference
 from pulse.operators.relation import Relation
+from pulse.plan.nodes import Mirror, walk
+from pulse.plan.optimise import optimise
 from pulse.runtime.standing import Standing, StandingState
 
 COLUMNS = Columns((("id", pa.int64()),), ("x", "y"))
@@ -159,6 +161,13 @@ def test_a_pair_is_solved_again_for_the_key_that_changed_only() -> None:
     _, moved = query.update(state, {"S": updates([(4, 2, 12, [31.0, 0.0], [0.0, 0.0])])})
     said = {(row["one"], row["other"], row["kind"]) for row in moved.changes.table.to_pylist()}
     assert said == {(3, 4, "+I"), (4, 3, "+I")}
+
+
+def test_pairs_are_solved_both_ways_round() -> None:
+    """Scans are of changed and unchanged keys: the smaller key of a pair may be on either side."""
+    plan = standing("pairs").plan
+    assert not any(isinstance(node, Mirror) for node in walk(plan))
+    assert any(isinstance(node, Mirror) for node in walk(optimise(plan)))
 
 
 def test_the_watermark_frees_what_no_result_needs_any_more() -> None:
