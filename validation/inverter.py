@@ -34,7 +34,7 @@ both it and the true output are there. Below an aggregate across keys, that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -68,14 +68,17 @@ def invert(
     *,
     split: str = "equi",
     restlessness: Mapping[str, Allotment] | None = None,
+    inferences: bool = True,
 ) -> dict[str, Allotment]:
     """The bounds of every stream's keys and attributes that keep ``bounds`` on the output's columns (None: on all modelled).
 
     ``plan`` has its parameters bound and no exchanges. ``restlessness`` says per stream how restless each key's attributes have
-    been, in any one unit (:mod:`~pulse.validation.splits`); without it all are equally so.
+    been, in any one unit (:mod:`~pulse.validation.splits`); without it all are equally so. Without ``inferences`` only the values
+    of results count, not whether there are any.
     """
     asked = _by_column(plan, bounds)
-    walk = _Inversion(evaluate, get(split), Restlessness(evaluate, restlessness), _tolerance(plan, bounds))
+    restless = Restlessness(evaluate, restlessness)
+    walk = _Inversion(evaluate, get(split), restless, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
     walk.down(plan, {name: _need(root, name, one) for name, one in asked.items()})
     static = _static(plan, asked)
@@ -193,11 +196,8 @@ class _Inversion:
     split: Split
     restless: Restlessness
     tolerance: Tolerance | None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "found", {})
-
-    found: dict[str, list[tuple[Relation, Needs]]] = None  # type: ignore[assignment]
+    inferences: bool
+    found: dict[str, list[tuple[Relation, Needs]]] = field(default_factory=dict)
 
     def down(self, node: Node, needs: Needs) -> None:
         """Bring the needs of a node's output to its inputs, and on."""
@@ -223,9 +223,11 @@ class _Inversion:
             case Mirror():
                 self._mirror(node, relation, needs)
             case Join():
-                found = pairing.invert_join(
-                    node, relation, needs, self.evaluate, self.split, self.restless, self.tolerance
-                )
+                found = pairing.passed_on(node, relation, needs, self.evaluate)
+                if self.inferences:
+                    found = pairing.with_condition(
+                        node, found, self.evaluate, self.split, self.restless, self.tolerance
+                    )
                 for side, own in zip(node.inputs, found, strict=True):
                     self.down(side, own)
             case _:
@@ -237,7 +239,7 @@ class _Inversion:
         # Where the predicate lets nothing through, nothing but its margin counts.
         emptied = (np.diff(below.offsets) > 0) & (pick(np.diff(relation.offsets).astype(float), at) == 0.0)
         passed = {name: np.where(emptied, np.inf, pick(need, at)) for name, need in needs.items()}
-        if node.predicate != TRUE:
+        if self.inferences and node.predicate != TRUE:
             own = decision_shares(
                 below, node.predicate, self.split, self.restless.rows(node.input), self.tolerance
             )

@@ -35,37 +35,40 @@ from pulse.validation.splits import Split
 _ROWS = 1 << 16  # rows that are joined at once
 
 
-def invert_join(
+def passed_on(
+    node: Join, relation: Relation, needs: Needs, evaluate: Callable[[Node], Relation]
+) -> tuple[Needs, Needs]:
+    """The needs of both sides for the values of the join's output; unknown for keys that no result has."""
+    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
+    keys = len(node.left.columns.key)
+    some = np.flatnonzero(np.diff(relation.offsets))
+    out: list[Needs] = []
+    for side, own in ((left, relation.keys[:keys]), (right, relation.keys[keys:])):
+        place = positions(own, side.keys, relation.groups, side.groups)[some]
+        names = [name for name in needs if name in side.columns.modelled]
+        out.append({name: least(needs[name][some], place, side.groups) for name in names})
+    return out[0], out[1]
+
+
+def with_condition(
     node: Join,
-    relation: Relation,
-    needs: Needs,
+    passed: tuple[Needs, Needs],
     evaluate: Callable[[Node], Relation],
     split: Split,
     restless: Restlessness,
     tolerance: Tolerance | None,
 ) -> tuple[Needs, Needs]:
-    """The needs of both sides."""
-    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
-    keys = len(node.left.columns.key)
-    places = (
-        positions(relation.keys[:keys], left.keys, relation.groups, left.groups),
-        positions(relation.keys[keys:], right.keys, relation.groups, right.groups),
-    )
-    some = np.diff(relation.offsets) > 0
-    out: list[Needs] = []
-    for side, place in zip((left, right), places, strict=True):
-        own = [name for name in needs if name in side.columns.modelled]
-        out.append({name: least(needs[name][some], place[some], side.groups) for name in own})
+    """Those needs, and what the condition's decisions ask for."""
     if node.condition == TRUE and node.near is None:
-        return out[0], out[1]
+        return passed
+    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
     rest = {**restless.groups(node.left), **restless.groups(node.right)}
     found = _Condition(node, left, right, split, rest, tolerance).needs()
-    for i, side in enumerate((left, right)):
+    out: list[Needs] = []
+    for needs, paired, own in zip(passed, found.paired, found.sides, strict=True):
         # What was paired and came out empty depends on the condition's margin alone.
-        for name in out[i]:
-            out[i][name] = np.where(np.isnan(out[i][name]) & found.paired[i], np.inf, out[i][name])
-        own_names = set(side.columns.modelled)
-        out[i] = smaller(out[i], {name: v for name, v in found.sides[i].items() if name in own_names})
+        free = {name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()}
+        out.append(smaller(free, own))
     return out[0], out[1]
 
 

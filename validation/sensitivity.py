@@ -32,6 +32,7 @@ from pulse.operators.errors import DomainError
 from pulse.operators.evaluate import Evaluation
 from pulse.operators.lifted import SHARE
 from pulse.operators.relation import Relation
+from pulse.validation.matching import least, most
 from pulse.validation.splits import Question, Split, allot
 
 _ROW = "#row"
@@ -52,6 +53,7 @@ class Forward:
 
     def __init__(self, relation: Relation, expressions: Sequence[Expression], operator: str) -> None:
         self.expressions = tuple(transform(one, _as_product) for one in expressions)
+        self._lifted = any(_is_lifted(part) for one in self.expressions for part in walk(one))
         traced = {**relation.unmodelled, _ROW: pa.array(np.arange(len(relation)))}
         exact = {name: np.zeros(len(relation)) for name in relation.columns.modelled}
         try:
@@ -107,6 +109,10 @@ class Forward:
             return level, level
         if found not in self._ranges:
             low, high, _ = bounds(self.relation.models[found], self.relation.lo, self.relation.hi)
+            if self._lifted:
+                # Errors make approximations coarser: what holds on the whole row holds on whatever pieces it is cut to.
+                n = int(self.row.max(initial=-1)) + 1
+                low, high = least(low, self.row, n)[self.row], most(high, self.row, n)[self.row]
             self._ranges[found] = low, high
         return self._ranges[found]
 
@@ -203,6 +209,13 @@ def _as_product(e: Expression) -> Expression:
     if isinstance(e, Arithmetic) and e.op == "/" and not isinstance(e.right, Constant):
         return Arithmetic("*", e.left, Arithmetic("/", Constant(1.0), e.right))
     return e
+
+
+def _is_lifted(e: Expression) -> bool:
+    """Whether an expression leaves the polynomials, and so is approximated on pieces."""
+    if isinstance(e, Arithmetic):
+        return e.op == "/" and not isinstance(e.right, Constant)
+    return isinstance(e, Function) and e.name not in ("abs", "distance2", SPAN)
 
 
 def _differences(distance: Expression) -> tuple[Expression, Expression]:
