@@ -57,9 +57,9 @@ class Restlessness:
             case Project():
                 return self._project(node, relation)
             case Window():
-                below = self._below(node.input, relation).get(node.argument)
+                argument = self._below(node.input, relation).get(node.argument)
                 scale = node.size / 1e6 if node.function == "sum" and isinstance(node.size, int) else 1.0
-                return {} if below is None else {node.output: below * scale}
+                return {} if argument is None else {node.output: argument * scale}
             case Across():
                 return self._across(node, relation)
             case Join():
@@ -121,7 +121,7 @@ class Restlessness:
         there = (at >= 0) & ~np.isnan(values)
         if node.function in ("min", "max"):
             return {node.output: most(values, at, relation.groups)}
-        total = np.bincount(at[there], values[there], relation.groups)
+        total: FloatArray = np.bincount(at[there], values[there], relation.groups).astype(float)
         number = np.bincount(at[there], minlength=relation.groups)
         return {node.output: total if node.function == "sum" else total / np.maximum(number, 1)}
 

@@ -378,7 +378,8 @@ def _combined(predicate: Expression, values: dict[Comparison, FloatArray], n: in
             return np.full(n, np.inf if value else -np.inf)
     parts = [_combined(one, values, n) for one in predicate.parts]
     meet = np.minimum if isinstance(predicate, And) else np.maximum
-    return meet.reduce([np.full(n, np.inf if isinstance(predicate, And) else -np.inf), *parts])
+    whole: FloatArray = meet.reduce([np.full(n, np.inf if isinstance(predicate, And) else -np.inf), *parts])
+    return whole
 
 
 def _largest(margin: FloatArray, where: _Candidates, n: int) -> tuple[FloatArray, IntArray]:

@@ -80,7 +80,7 @@ outputs = st.sampled_from(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=min(50, settings().max_examples))
 @given(streams(), outputs, st.sampled_from([0.01, 0.5, 4.0]), st.booleans())
 def test_a_fit_that_keeps_what_was_asked_answers_within_the_bound(
     one: Stream, e: Expression, bound: float, summed: bool

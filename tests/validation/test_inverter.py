@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
@@ -34,6 +34,7 @@ from tests.validation.streams import SECOND, Shaking, Stream, evaluation, scan, 
 
 SPLITS = ["equi", "gradient", "restless"]
 LARGE = 1.0 + 1e-9
+few = settings(max_examples=min(30, settings().max_examples))  # each interprets a plan several times
 
 
 def plus(a: Expression, b: Expression) -> Expression:
@@ -130,6 +131,7 @@ absolute = st.sampled_from([1e-6, 0.01, 0.5, 20.0]).map(Absolute)
 relative = st.sampled_from([Relative(0.5), Relative(20), RelativeWithFloor(1, 0.1)])
 
 
+@few
 @given(
     streams(), expressions(("S.x", "S.y")), absolute | relative, st.integers(0, 99), st.sampled_from(SPLITS)
 )
@@ -138,6 +140,7 @@ def test_projections(one: Stream, e: Expression, bound: ErrorBound, seed: int, s
     check(plan, {"out": bound, "again": Absolute(3.0)}, {"S": one}, seed, split)
 
 
+@few
 @given(
     streams(levels=(4, 9)),
     expressions(("S.x", "S.y"), 1),
@@ -156,6 +159,7 @@ def test_what_leaves_the_polynomials(
     check(Project(scan("S"), outputs, "t"), {None: bound}, {"S": one}, seed, split)
 
 
+@few
 @given(streams(degree=0), streams(degree=0), absolute | relative, st.integers(0, 99), st.sampled_from(SPLITS))
 def test_windows_and_joins(one: Stream, other: Stream, bound: ErrorBound, seed: int, split: str) -> None:
     """The moving averages of two streams, and of one twice, their difference and a product."""
@@ -172,6 +176,7 @@ def test_windows_and_joins(one: Stream, other: Stream, bound: ErrorBound, seed: 
     check(plan, {None: bound}, {"S": one, "R": other}, seed, split)
 
 
+@few
 @given(streams(), st.integers(0, 99), absolute, st.sampled_from(SPLITS), st.sampled_from(["<", ">="]))
 def test_filters_keep_values(one: Stream, seed: int, bound: ErrorBound, split: str, relation: str) -> None:
     kept = Filter(scan("S"), Comparison(relation, Column("S.y"), Constant(1)))
@@ -184,6 +189,7 @@ def test_filters_keep_values(one: Stream, seed: int, bound: ErrorBound, split: s
     )
 
 
+@few
 @given(
     streams(),
     absolute | relative,
@@ -196,6 +202,7 @@ def test_across_keys(one: Stream, bound: ErrorBound, seed: int, split: str, func
     check(plan, {"out": bound}, {"S": one}, seed, split)
 
 
+@few
 @given(streams(keys="ab"), streams(keys="cd"), absolute, st.integers(0, 99))
 def test_unions(one: Stream, other: Stream, bound: ErrorBound, seed: int) -> None:
     members = tuple(
@@ -216,6 +223,7 @@ conditions = st.sampled_from(
 )
 
 
+@few
 @given(
     streams(keys="ab"), streams(keys="ab"), conditions, absolute, st.integers(0, 99), st.sampled_from(SPLITS)
 )
@@ -237,6 +245,7 @@ def near_plan(average: bool) -> Node:
     return optimise(Filter(measured, Comparison("<", Column("a"), Constant(3))))
 
 
+@few
 @given(st.data(), st.integers(0, 99), st.booleans())
 def test_pairs_that_are_apart_stay_apart(data: st.DataObject, seed: int, average: bool) -> None:
     """Pairs that have no result get none while all keep their shares of the slack."""
