@@ -65,7 +65,8 @@ def compiled() -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Session]:
-    with Session("local[*]", **{"spark.driver.memory": "6g"}) as session:
+    settings: dict[str, Any] = {"spark.driver.memory": "6g"}  # the peer keeps its tuples there
+    with Session("local[*]", **settings) as session:
         session.spark.range(1).collect()
         yield session
 
@@ -98,7 +99,7 @@ class Field:
             return self.here.fit(
                 self.vessels, key="id", time="t", model=truths, error=10, max_gap=Near().max_gap, out=out
             )
-        bound = {"drift": "0.005%"} if name == "macd" else {"error": "0.05%"}
+        bound: dict[str, Any] = {"drift": "0.005%"} if name == "macd" else {"error": "0.05%"}
         return self.here.fit(self.ticks, key="symbol", time="t", model={"price": "step"}, out=out, **bound)
 
     def ask(self, name: str, session: Session, *, possible: bool = False) -> Any:
@@ -117,7 +118,7 @@ class Field:
             files = {"ticks": self.ticks, "vessels": self.vessels}
             kind, _, way = contender.partition(", ")
             load = way != "Parquet"
-            makers = {
+            makers: dict[str, Callable[..., Any]] = {
                 "DuckDB": DuckDB,
                 "Polars": Polars,
                 "Spark SQL": lambda **more: SparkSql(self.spark.spark, **more),
@@ -312,7 +313,7 @@ def test_first_query(benchmark: Any, market: Field, contender: str, tmp_path: Pa
             model = session.fit(
                 market.ticks, key="symbol", time="t", model={"price": "step"}, drift="0.005%", out=out
             )
-            answer = session.sql(Macd.text, streams={"S": model}, **Macd().parameters).tuples()
+            answer = session.sql(Macd.text, streams={"S": model}, parameters=Macd().parameters).tuples()
             return answer if isinstance(answer, pa.Table) else consumed(answer)
     else:
         peer = market.peer(contender)

@@ -173,7 +173,8 @@ def _pairs(places: pl.LazyFrame, reach: float) -> pl.LazyFrame:
     x, y = ((pl.col(n) / reach).floor().cast(pl.Int64) for n in ("x", "y"))
 
     def cell(dx: Any, dy: Any) -> pl.Expr:
-        return ((pl.col("k") * 65536 + x + dx) * 65536 + y + dy).alias("cell")
+        made: pl.Expr = ((pl.col("k") * 65536 + x + dx) * 65536 + y + dy).alias("cell")
+        return made
 
     there = places.with_columns(cell(0, 0))
     around = places.join(_HALF, how="cross").with_columns(cell(pl.col("dx"), pl.col("dy")))

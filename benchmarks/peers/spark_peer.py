@@ -20,7 +20,8 @@ class SparkSql:
     def __init__(
         self, spark: Any, *, ticks: Path | None = None, vessels: Path | None = None, load: bool = False
     ) -> None:
-        self.spark, self._cached = spark, []
+        self.spark = spark
+        self._cached: list[Any] = []
         t = "unix_micros(cast(t as timestamp)) as t"
         if ticks is not None:
             frame = spark.read.parquet(str(ticks)).selectExpr("symbol", t, "price", f"{_R} as r")
