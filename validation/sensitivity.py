@@ -10,6 +10,7 @@ again. Linear expressions need no bisection: their sensitivities are their facto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -249,6 +250,11 @@ def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str,
                 return factors(other, by * abs(k))
             case Arithmetic("/", other, Constant(int() | float() as k)) if k:
                 return factors(other, by / abs(k))
+            case Function("#span", _):  # no more than the hypotenuse of both differences
+                a, b = (factors(one, by) for one in _differences(e))
+                if a is None or b is None:
+                    return None
+                return {name: math.hypot(a.get(name, 0.0), b.get(name, 0.0)) for name in (*a, *b)}
         return None
 
     return factors(expression, 1.0)
@@ -275,13 +281,23 @@ def shares(
             reach = {name: _largest(forward, index, budget, {name: np.ones(len(budget))}) for name in names}
         together = _divided(forward, index, budget, reach, split, restlessness)
     if linear is not None:
-        return together
+        return _stretched(forward, index, budget, together)
     fits = ~np.isfinite(budget) | (forward.error(index, together) <= budget)
     return (
         together
         if fits.all()
         else _scaled(forward, index, budget, (reach, together, fits), split, restlessness)
     )
+
+
+def _stretched(forward: Forward, index: int, budget: FloatArray, together: Errors) -> dict[str, FloatArray]:
+    """Shares of a distance, whose error is not the sum but the hypotenuse of its coordinates', as far as the budget allows."""
+    if not isinstance(forward.expressions[index], Function):
+        return dict(together)
+    used = forward.error(index, together)
+    room = np.isfinite(used) & (used > 0.0) & np.isfinite(budget)
+    scale = np.where(room, budget / np.where(room, used, 1.0) * (1.0 - 1e-12), 1.0)
+    return {name: values * np.maximum(scale, 1.0) for name, values in together.items()}
 
 
 def _scaled(
