@@ -13,7 +13,7 @@ import pytest
 
 import pulse
 from pulse.core.errors import PulseError
-from tests.test_query_truth import SEEDS, SLIVER, Case, case, good, wanted, window_of
+from tests.test_query_truth import SEEDS, Case, case, good, wanted, window_of
 from tests.truth import windows
 from tests.truth.measure import assess_tuples, values_outside
 from tests.truth.pieces import SECOND, Long, Track
@@ -126,8 +126,7 @@ def test_windows_over_a_filter(seed: int) -> None:
             some = pd.DataFrame({"t": t, "value": value.astype(float), "margin": 1.0})
             frames.append(whole.merge(some, on="t", how="left"))
         truth = pd.concat(frames, ignore_index=True).fillna({"margin": -1.0})
-        slack = SLIVER if function in ("min", "max") else 0.0
-        good(assess_tuples(answer, truth, keys=["k"], value="v", slack=slack))
+        good(assess_tuples(answer, truth, keys=["k"], value="v"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -89,12 +89,11 @@ def assess_tuples(
     value: str | None,
     time: str = "t",
     rounding: float = 1e-11,
-    slack: float = 0.0,
 ) -> Assessment:
     """Sampled tuples against ``truth``: columns keys, t (microseconds), value, and where a predicate was asked ``margin``.
 
-    It holds where ``margin > 0``; margins within ``rounding`` excuse either answer. Values may be outside
-    by ``slack``. ``truth`` has every instant at which there may be a truth; its value may be missing where it does not hold.
+    It holds where ``margin > 0``; margins within ``rounding`` excuse either answer.
+    ``truth`` has every instant at which there may be a truth; its value may be missing where it does not hold.
     """
     frame = as_frame(answer)
     told = pd.DataFrame({key: frame[key] for key in keys})
@@ -114,7 +113,7 @@ def assess_tuples(
     if value is not None:
         off = (both["answer"] - both["value"]).abs()
         tiny = 4 * ULP * both["value"].abs()  # of the truth itself, which is a float here
-        outside = int((given & both["value"].notna() & ~(off <= both["bound"] + tiny + slack)).sum())
+        outside = int((given & both["value"].notna() & ~(off <= both["bound"] + tiny)).sum())
         used = (off / both["bound"])[given & known & (both["bound"] > rounding)]
         worst = float(used.max()) if len(used) else 0.0
     right = int((in_answer & holds).sum())

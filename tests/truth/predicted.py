@@ -36,6 +36,8 @@ class Curves:
     def row(self, t: Any) -> Any:
         """The row that covers each instant, -1 where none does."""
         i = np.searchsorted(self.begin, t, side="right") - 1
+        if not len(self.end):
+            return i
         return np.where((i >= 0) & (t < self.end[np.maximum(i, 0)]), i, -1)
 
     def value(self, name: str, row: Any, t: Any) -> Any:
@@ -192,7 +194,9 @@ class Changelog:
     def apply(self, changes: pa.Table) -> None:
         """Take old rows back, put new ones in."""
         if changes.num_rows:
-            _add(self.sums, changes, self, np.where(_column(changes, "kind") < ",", 1.0, -1.0))  # "+" < "," < "-"
+            _add(
+                self.sums, changes, self, np.where(_column(changes, "kind") < ",", 1.0, -1.0)
+            )  # "+" < "," < "-"
 
     def of(self, results: pa.Table) -> dict[Any, Any]:
         """The same sums of results."""
@@ -219,9 +223,9 @@ def _add(sums: dict[Any, Any], table: pa.Table, log: Changelog, weight: Any) -> 
     ref = table.column("ref").cast(pa.int64()).to_numpy().astype(Long)
     lo, hi = (table.column(name).to_numpy().astype(Long) * SECOND for name in ("lo", "hi"))
     first, last = np.searchsorted(log.instants, ref + lo), np.searchsorted(log.instants, ref + hi)
-    names = list(zip(*(table.column(key).to_pylist() for key in log.keys), strict=True)) or [
-        ()
-    ] * table.num_rows
+    names = (
+        list(zip(*(table.column(key).to_pylist() for key in log.keys), strict=True)) or [()] * table.num_rows
+    )
     code = [CODES[one] for one in table.column("certainty").to_pylist()]
     c = {name: _padded(table.column(name)) for name in log.values}
     err = {name: table.column(f"{name}_err").to_numpy() for name in log.values}
