@@ -109,12 +109,11 @@ class Validator:
     """Validates the tuples of one stream. Picklable at any time; all it knows is in ``state``."""
 
     spec: PredictSpec
-    state: ValidatorState = field(default=None)  # type: ignore[assignment]  # made below where it is not given
+    state: ValidatorState = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.state is None:
-            whole, real = key_state.fresh(0, self.layout)
-            self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
+        whole, real = key_state.fresh(0, self.layout)
+        self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
 
     @property
     def layout(self) -> Layout:

@@ -108,8 +108,8 @@ def _down(node: Node, name: str, fit: Fit) -> Iterator[tuple[tuple[str, str], Fi
         case Exchange():
             yield from _down(node.input, name, fit)
         case Mirror():
-            for one in {name: None, node.exchanged.get(name, name): None}:
-                yield from _down(node.input, one, fit)
+            for called in dict.fromkeys((name, node.exchanged.get(name, name))):
+                yield from _down(node.input, called, fit)
         case Filter():  # may open holes, after which the integral starts anew
             yield from _down(node.input, name, Fit(fit.error, None))
         case Join():
