@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pulse.runtime.predictive_job import Job
     from pulse.runtime.predictive_local import Status
 
-_LOOK = 0.5  # seconds between two looks at a job, so that an interrupt is seen
+_LOOK = 1  # seconds between two looks at a job, so that an interrupt is seen
 
 
 def run(

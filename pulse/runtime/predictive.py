@@ -73,7 +73,7 @@ class Running:
     def __init__(self, query: StreamingQuery, status: Status, job: Job) -> None:
         self.query, self.status, self._job = query, status, job
 
-    def wait(self, seconds: float | None = None) -> bool:
+    def wait(self, seconds: int | None = None) -> bool:
         """Until the job ends, or for so long; whether it ended. What went wrong is raised as what it was."""
         try:
             with translated():

@@ -178,8 +178,8 @@ class _readable:  # reads as a phrase: with _readable(file, stream)
 def unreadable(file: str, format: str, reason: str) -> SourceError:
     """The error for a file that is no whole file of its format."""
     return SourceError(
-        f"{file}: cannot be read as {format}, it may be truncated or still being written: {reason}; take it away or "
-        "replace it, and start the job again: nothing that was read before is read twice"
+        f"{file}: cannot be read as {format}, it may be truncated or still being written: {reason}; put a whole one in "
+        "its place, of the same name, and start the job again: nothing that was read before is read twice"
     )
 
 

@@ -1,0 +1,86 @@
+"""``pulse run``: a job from a file, its figures, and what is said of a job that cannot run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from pulse import cli
+from pulse.core.errors import PulseError
+from pulse.runtime.predictive import start
+from pulse.runtime.predictive_job import read_job
+from pulse.runtime.sinks import read_changes
+
+JOB = """
+query = "select id, x from S MODEL S.x = S.x + S.v * t where x > 15"
+engine = "local"
+
+[streams.S]
+source = "files"
+path = "in"
+key = "id"
+time = "t"
+model = { x = "linear" }
+keep = ["v"]
+error = 0.1
+horizon = "60 s"
+
+[sink]
+kind = "parquet"
+path = "out"
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    t = pa.array([i * 1_000_000 for i in range(10)], pa.timestamp("us"))
+    table = pa.table({"id": ["a"] * 10, "t": t, "x": [float(i) for i in range(10)], "v": [1.0] * 10})
+    pq.write_table(table, tmp_path / "in" / "0.parquet")
+    file = tmp_path / "job.toml"
+    file.write_text(JOB, encoding="utf-8")
+    return file
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, ["run", *map(str, arguments)])
+    if isinstance(result.exception, PulseError):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def test_for_people(job: Path) -> None:
+    code, output = run(job, "--once")
+    assert code == 0
+    assert output.startswith("done: 10 tuples, ")
+    assert "90.0 % validated, 0 violations, 1 solves, 2 results" in output
+    assert len(read_changes(job.parent / "out")) == 2
+
+
+def test_for_programs(job: Path) -> None:
+    code, output = run(job, "--once", "--json")
+    (figures,) = [json.loads(line) for line in output.splitlines()]
+    assert code == 0
+    assert (figures["tuples"], figures["validated"], figures["changes"], figures["now"]) == (
+        10,
+        9,
+        2,
+        "1970-01-01T00:00:09.000000Z",
+    )
+
+
+def test_what_is_wrong_is_said(job: Path) -> None:
+    with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
+        run(job, "--engine", "flink")
+    job.write_text(JOB.replace("horizon", "horizn"), encoding="utf-8")
+    with pytest.raises(PulseError, match="expected a duration such as '60 s'"):
+        run(job, "--once")
+    chosen = job.with_name("other.toml")
+    chosen.write_text(JOB, encoding="utf-8")
+    with pytest.raises(PulseError, match="'checkpoint': expected a folder"):
+        start(None, read_job(chosen))  # type: ignore[arg-type]  # refused before it is looked at

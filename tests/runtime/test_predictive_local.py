@@ -1,0 +1,216 @@
+"""Jobs in process, and what both engines share: sinks, alerts, figures."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.runtime.alerts import Alerts
+from pulse.runtime.predictive_job import Job, JobError, job_of
+from pulse.runtime.predictive_local import Status, run_local
+from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
+from pulse.runtime.sources import SourceError, files_of, predictor_of
+
+SECOND = 1_000_000
+
+
+def climbing(folder: Path, format: str = "parquet", files: int = 2) -> None:
+    """One object that climbs by one a second, and says so."""
+    folder.mkdir()
+    for f in range(files):
+        t = list(range(10 * f, 10 * f + 10))
+        table = pa.table(
+            {
+                "id": ["a"] * 10,
+                "t": pa.array([one * SECOND for one in t], pa.timestamp("us")),
+                "x": [float(one) for one in t],
+                "v": [1.0] * 10,
+            }
+        )
+        file = folder / f"{f}.{format}"
+        if format == "parquet":
+            pq.write_table(table, file)
+        elif format == "csv":
+            pa_csv.write_csv(table, file)
+        else:
+            lines = [json.dumps({**row, "t": row["t"].isoformat(sep=" ")}) for row in table.to_pylist()]
+            file.write_text("\n".join(lines), encoding="utf-8")
+        os.utime(file, (1000 + f, 1000 + f))
+
+
+def climbing_job(folder: Path, **more: Any) -> Job:
+    stream = {
+        "source": "files",
+        "path": "in",
+        "key": "id",
+        "time": "t",
+        "model": {"x": "linear"},
+        "keep": ["v"],
+        "error": 0.1,
+        "horizon": "60 s",
+        "options": {"maxFilesPerTrigger": 1},
+        **more.pop("stream", {}),
+    }
+    values = {
+        "query": "select id, x from S MODEL S.x = S.x + S.v * t where x > 15",
+        "streams": {"S": stream},
+        "sink": {"kind": "parquet", "path": "out"},
+    }
+    return job_of({**values, **more}, folder=folder)
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_results_come_before_the_data(tmp_path: Path, format: str) -> None:
+    climbing(tmp_path / "in", format)
+    job = climbing_job(tmp_path, stream={"format": format})
+    statuses: list[int] = []
+    prediction = run_local(job, on_status=lambda status: statuses.append(status.tally.tuples))
+    likely, certain = read_changes(tmp_path / "out").to_pylist()
+    # Said with the first file, which ends at 9 s: from 15 s on, until the model's horizon.
+    assert {(row["kind"], row["batch"], row["now"].second) for row in (likely, certain)} == {("+I", 0, 9)}
+    assert (likely["lo"], certain["hi"]) == (15.0, 60.0)
+    assert likely["hi"] == certain["lo"] == pytest.approx(15.1)
+    assert statuses == [10, 20]
+    assert (prediction.tally.validated, prediction.tally.changes) == (19, 2)
+
+
+def test_streams_that_cannot_be_read_in_process_or_at_all(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceError, match=r"there is no parquet file in .*in yet; put one there, or list 'columns'"
+    ):
+        run_local(climbing_job(tmp_path))
+    climbing(tmp_path / "in")
+    with pytest.raises(JobError, match="expected files with engine 'local', got 'rate'"):
+        run_local(climbing_job(tmp_path, stream={"source": "rate"}))
+    with pytest.raises(JobError, match="'columns': expected types by name, as kafka does not know them"):
+        predictor_of(climbing_job(tmp_path, stream={"source": "kafka"}))
+    file = files_of(climbing_job(tmp_path).streams["S"])[1]
+    file.write_bytes(file.read_bytes()[:200])
+    os.utime(file, (1001, 1001))
+    with pytest.raises(SourceError, match=r"1\.parquet: cannot be read as parquet, it may be truncated"):
+        run_local(climbing_job(tmp_path))
+
+
+def test_tuples_set_aside_are_kept(tmp_path: Path) -> None:
+    climbing(tmp_path / "in")
+    late = pa.table(
+        {"id": ["a", None], "t": pa.array([0, 1], pa.timestamp("us")), "x": [0.0, 1.0], "v": [1.0, 1.0]}
+    )
+    pq.write_table(late, tmp_path / "in" / "2.parquet")
+    run_local(climbing_job(tmp_path))
+    found = pq.ParquetFile(tmp_path / "out" / "_aside" / "stream=S" / "batch=2" / "tuples.parquet").read()
+    assert sorted(found.column("reason").to_pylist()) == ["late", "no key"]
+
+
+# -- sinks ----------------------------------------------------------------------------------------------------
+
+CHANGES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ref", pa.timestamp("us")),
+        ("lo", pa.float64()),
+        ("hi", pa.float64()),
+        ("kind", pa.string()),
+    ]
+)
+
+
+def changes(*rows: tuple[str, float, float, str], batch: int = 0, now: int = 0) -> pa.Table:
+    """From (kind, begin, end, id), in seconds."""
+    table = pa.Table.from_pylist(
+        [{"id": id_, "ref": 0, "lo": lo, "hi": hi, "kind": kind} for kind, lo, hi, id_ in rows],
+        schema=CHANGES,
+    )
+    return numbered([(table, now)], CHANGES, batch)
+
+
+def test_a_batch_written_again_replaces_itself(tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path)
+    sink.write(0, changes(("+I", 1, 2, "a")))
+    sink.write(1, changes(("+I", 3, 4, "a"), ("-D", 1, 2, "a"), batch=1))
+    sink.write(1, changes(("+I", 5, 6, "b"), batch=1))
+    sink.write(2, changes(batch=2))
+    found = read_changes(tmp_path)
+    assert [(row["batch"], row["id"], row["lo"]) for row in found.to_pylist()] == [
+        (0, "a", 1.0),
+        (1, "b", 5.0),
+    ]
+    sink.write(1, changes(batch=1))
+    assert len(read_changes(tmp_path)) == 1
+
+
+def test_the_console_shows_kind_range_and_columns() -> None:
+    out = io.StringIO()
+    ConsoleSink(out).write(0, changes(("+I", 1.5, 2, "a")), 0)
+    assert out.getvalue() == "+I [1970-01-01T00:00:01.500000Z, 1970-01-01T00:00:02.000000Z) id=a\n"
+
+
+# -- alerts ---------------------------------------------------------------------------------------------------
+
+
+def said(alerts: Alerts, table: pa.Table, now: float) -> list[tuple[str, float | None, float | None]]:
+    return [(one.what, one.until, one.lead) for one in alerts.take(table, int(now * SECOND))]
+
+
+def test_an_alert_is_predicted_and_comes_true() -> None:
+    alerts = Alerts(("id",))
+    assert said(alerts, changes(("+I", 100, 160, "a")), 40) == [("predicted", 60.0, None)]
+    assert said(alerts, changes(), 50) == []
+    assert said(alerts, changes(("-U", 100, 160, "a"), ("+U", 90, 150, "a")), 60) == [("moved", 30.0, None)]
+    alerts = pickle.loads(pickle.dumps(alerts))
+    assert said(alerts, changes(), 95) == [("came true", None, 50.0)]
+    # It goes on: the same condition, of which all was said.
+    assert said(alerts, changes(("-U", 96, 150, "a"), ("+U", 96, 150, "a"), ("+I", 150, 180, "a")), 96) == []
+    assert said(alerts, changes(), 200) == []
+    assert (alerts.held, alerts.known) == ({}, {})
+
+
+def test_an_alert_is_withdrawn() -> None:
+    alerts = Alerts(("id",))
+    assert said(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "b")), 0) == [
+        ("predicted", 10.0, None),
+        ("predicted", 30.0, None),
+    ]
+    assert said(alerts, changes(("-D", 10, 20, "a")), 5) == [("withdrawn", None, None)]
+    assert said(alerts, changes(("-D", 35, 40, "b")), 33) == [("came true", None, 30.0)]
+
+
+def test_what_holds_already_was_not_foreseen() -> None:
+    assert said(Alerts(("id",)), changes(("+I", 3, 20, "a")), 5) == [("holds", None, 0.0)]
+
+
+def test_alerts_of_a_batch_run_again_are_the_same(tmp_path: Path) -> None:
+    first = AlertSink(("id",), str(tmp_path / "out"), str(tmp_path / "state"))
+    first.write(0, changes(("+I", 10, 20, "a")), 0)
+    first.write(1, changes(), 12 * SECOND)
+    before = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
+    again = AlertSink(("id",), str(tmp_path / "out"), str(tmp_path / "state"))
+    again.write(1, changes(), 12 * SECOND)
+    assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == before
+    alerts = [json.loads(text) for _, text in sorted(before.items())]
+    assert [(one["alert"], one["id"]) for one in alerts] == [("predicted", "a"), ("came true", "a")]
+    assert (alerts[0]["until"], alerts[1]["lead"]) == (10.0, 10.0)
+
+
+def test_an_alert_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    climbing(tmp_path / "in")
+    run_local(climbing_job(tmp_path, sink={"kind": "alert"}))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("predicted: id=a 1970-01-01T00:00:15.000000Z to")
+    assert lines[0].endswith("in 6 s")
+    assert lines[1].endswith("known 6 s ahead")
+
+
+def test_figures_for_people_and_programs() -> None:
+    status = Status()
+    assert status.line().startswith("0 tuples, 0/s, 0.0 % validated")
+    assert status.figures()["lag_seconds"] is None
