@@ -1,0 +1,226 @@
+"""The stateful operators without Spark: packed, dealt to buckets and solved in stages, tuples give what one prediction gives."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from pulse.runtime import predictive_state as state
+from pulse.runtime.predictive_job import Job
+from pulse.runtime.predictive_state import (
+    ASIDE,
+    BOUNDS,
+    CHANGES,
+    Packer,
+    Predicting,
+    Solving,
+    StateError,
+    Validating,
+    arrived,
+    bounds_before,
+    pack_state,
+    unpack_state,
+    unpacked_table,
+    write_bounds,
+)
+from pulse.runtime.sinks import numbered
+from pulse.runtime.sources import batches, predictor_of
+from tests.runtime.test_predictive import (
+    FIG_1,
+    FILTER,
+    MACD,
+    NEAR,
+    final,
+    in_process,
+    object_job,
+    objects,
+    tick_job,
+    ticks,
+)
+
+
+def dealt(tables: dict[str, pa.Table], keys: str, buckets: int) -> pd.DataFrame:
+    """Parcels of a batch's tuples, as Spark would hand them on."""
+    rows = []
+    for stream, table in tables.items():
+        n = table.num_rows
+        place = np.array([hash_of(key) % buckets for key in table.column(keys).to_pylist()], np.int32)
+        whole = table.append_column("_place", pa.array(place))
+        whole = whole.append_column("_modified", pa.array([7] * n, pa.int64()))
+        whole = whole.append_column("_origin", pa.array(["file:/a"] * n))
+        whole = whole.append_column("_block", pa.array([0] * n, pa.int64()))
+        for batch in Packer(stream)(iter(whole.combine_chunks().to_batches(max_chunksize=50))):
+            rows += batch.to_pylist()
+    return pd.DataFrame(rows)
+
+
+def hash_of(key: object) -> int:
+    return sum(map(ord, str(key)))
+
+
+class Places:
+    """The places of one stateful operator: what is kept of each goes through bytes after every batch."""
+
+    def __init__(self, processor: Any) -> None:
+        self.processor = pickle.loads(pickle.dumps(processor))
+        self.kept: dict[int, bytes] = {}
+
+    def take(self, frame: pd.DataFrame) -> pd.DataFrame:
+        out: list[dict[str, Any]] = []
+        for place, rows in frame.groupby("place"):
+            before = self.kept.get(int(place))
+            kept, more = self.processor.work(
+                int(place), None if before is None else unpack_state(before), iter([rows])
+            )
+            if kept is not None:
+                self.kept[int(place)] = pack_state(kept)
+            out += more
+        return pd.DataFrame(out)
+
+
+def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> pa.Table:
+    """The job's changes through stages."""
+    predictor = predictor_of(job)
+    two = job.query not in (FILTER, MACD)
+    first = Places(
+        Validating(predictor, job.lateness, None if folder is None else str(folder))
+        if two
+        else Predicting(predictor, job.lateness)
+    )
+    second = Places(Solving(predictor, job.lateness))
+    parts = []
+    schemas = {name: spec.schema for name, spec in predictor.specs.items()}
+    for batch, tables in enumerate(batches(job, schemas)):
+        monkeypatch.setattr(state, "_batch", lambda batch=batch: batch)
+        rows = first.take(dealt(tables, key, job.buckets))
+        if two:
+            rows = second.take(rows)
+        said = [one for one in rows.to_dict("records") if one["channel"] == CHANGES]
+        parts.append(
+            numbered(
+                [(unpacked_table(one["payload"]), one["now"]) for one in said],
+                predictor.standing.schema,
+                batch,
+            )
+        )
+        for one in rows.to_dict("records"):
+            if one["channel"] == BOUNDS and folder is not None:
+                write_bounds(folder, batch, one["payload"])
+    return pa.concat_tables(parts)
+
+
+@pytest.mark.parametrize("query", [FILTER, MACD], ids=["filter", "macd"])
+def test_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    ticks(tmp_path / "in")
+    job = tick_job(tmp_path, query)
+    value = "price" if query == FILTER else "d"
+    keys = ("symbol",)
+    found, expected = staged(job, "symbol", monkeypatch), in_process(job)
+    assert len(found) > 5
+    assert final(found, keys, value) == final(expected, keys, value)
+
+
+@pytest.mark.parametrize(
+    ("query", "streams", "keys"),
+    [(NEAR, "O", ("one", "other")), (FIG_1, "AB", ("a", "b"))],
+    ids=["near", "fig 1"],
+)
+def test_two_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, streams: str, keys: tuple[str, ...]
+) -> None:
+    objects(tmp_path / "in")
+    job = object_job(tmp_path, query, streams)
+    found, expected = staged(job, "id", monkeypatch), in_process(job)
+    assert len(found) > 5
+    assert final(found, keys) == final(expected, keys)
+
+
+def test_bounds_of_a_batch_hold_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks(tmp_path / "in")
+    query = "select sum(price) as total from S error within 1%"
+    job = tick_job(tmp_path, query)
+    folder = tmp_path / "bounds"
+    found = staged(job, "symbol", monkeypatch, folder)
+    allotted = bounds_before(folder, 99)
+    assert allotted is not None
+    assert allotted[0] == 2
+    limit = 0.01 * 4 * 106
+    late = [
+        row["total_err"] for row in found.to_pylist() if row["kind"].startswith("+") and row["batch"] == 2
+    ]
+    assert late
+    assert max(late) <= limit
+
+
+def test_bounds_are_those_of_the_batches_before(tmp_path: Path) -> None:
+    for batch in range(20):
+        write_bounds(tmp_path, batch, pack_state({"batch": batch}))
+    assert bounds_before(tmp_path, 18) == (17, {"batch": 17})
+    assert bounds_before(tmp_path, 3) is None  # long gone, as are the batches that could ask for it
+    assert len(list(tmp_path.iterdir())) == 16
+
+
+def test_parcels_come_back_in_the_order_of_arrival() -> None:
+    def parcel(modified: int, origin: str, block: int, values: list[int]) -> dict[str, Any]:
+        return {
+            "stream": "S",
+            "modified": modified,
+            "origin": origin,
+            "block": block,
+            "number": 0,
+            "payload": state.packed_table(pa.table({"x": values})),
+        }
+
+    frame = pd.DataFrame(
+        [
+            parcel(2, "a", 0, [6]),
+            parcel(1, "b", 0, [3, 4]),
+            parcel(1, "a", 9, [2]),
+            parcel(1, "a", 0, [1]),
+            parcel(1, "b", 5, [5]),
+        ]
+    )
+    assert arrived([frame], ["S", "T"])["S"].column("x").to_pylist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_files_in_one_partition_are_told_apart() -> None:
+    batch = pa.record_batch(
+        {
+            "x": [1, 2, 3, 4],
+            "_place": pa.array([1, 0, 1, 1], pa.int32()),
+            "_modified": [5, 5, 5, 6],
+            "_origin": ["file:/a", "file:/a", "file:/b", "file:/b"],
+            "_block": [0, 0, 0, 0],
+        }
+    )
+    rows = [row for one in Packer("S")(iter([batch])) for row in one.to_pylist()]
+    seen = [
+        (row["place"], row["origin"], row["modified"], unpacked_table(row["payload"]).column("x").to_pylist())
+        for row in rows
+    ]
+    assert seen == [
+        (0, "file:/a", 5, [2]),
+        (1, "file:/a", 5, [1]),
+        (1, "file:/b", 5, [3]),
+        (1, "file:/b", 6, [4]),
+    ]
+
+
+def test_tuples_set_aside_pass_through_the_second_stage(tmp_path: Path) -> None:
+    objects(tmp_path / "in", 1)
+    predictor = predictor_of(object_job(tmp_path, NEAR, "O"))
+    passing = state.row(3, ASIDE, stream="O", payload=b"kept")
+    assert Solving(predictor, 0).work(3, None, iter([pd.DataFrame([passing])])) == (None, [passing])
+
+
+def test_state_of_another_version_is_refused() -> None:
+    kept = pack_state({"a": np.arange(3)})
+    assert unpack_state(kept)["a"].tolist() == [0, 1, 2]
+    with pytest.raises(StateError, match="state of version 2, expected 1: start the job on a new checkpoint"):
+        unpack_state(b"\x02" + kept[1:])
