@@ -47,8 +47,8 @@ class FitSpec:
     ) -> FitSpec:
         """A spec from bounds as users write them: one for all attributes, or a mapping by attribute.
 
-        Without a ``degree`` a bound on the integral of steps is met by constants or lines per segment (``auto``): while
-        nothing happens a constant stays one, so that averages over it differ by nothing. Everything else is lines.
+        Without a ``degree`` a bound on an integral is met by constants or lines per segment (``auto``): while nothing
+        happens a constant stays one, so that averages over it differ by nothing. Everything else is lines.
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> FitSpec.of(trades, error="0.05%").error
@@ -56,8 +56,7 @@ class FitSpec:
         """
         drifts = _per_attribute(drift, schema, "drift")
         if degree is None:
-            steps = all(truth is Truth.STEP for _, truth in schema.modelled)
-            degree = "auto" if steps and any(bound is not None for bound in drifts) else 1
+            degree = "auto" if any(bound is not None for bound in drifts) else 1
         return cls(
             schema=schema,
             error=_per_attribute(error, schema, "error"),

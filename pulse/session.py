@@ -24,10 +24,11 @@ import pyarrow as pa
 from pulse.core import StreamSchema, parse_duration
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import PulseError, unknown_column
+from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 from pulse.datasets.registry import detect, get_format
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.tuples import check_columns
+from pulse.operators.tuples import check_columns, needed_columns
 from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, Progress, make_model
 from pulse.runtime.fit_work import FileJob, FitJob
@@ -38,6 +39,7 @@ from pulse.store.publish import check_free
 if TYPE_CHECKING:
     from pulse.plan.query import Query
     from pulse.runtime.answer import Answer
+    from pulse.runtime.fit_for import Bounds
     from pulse.runtime.frames import DataFrame
     from pulse.runtime.spark import SparkSession
     from pulse.runtime.sweep import Sweep
@@ -114,20 +116,28 @@ class Session:
         overwrite: bool = False,
         append: bool = False,
         progress: Progress | None = None,
+        for_query: str | None = None,
+        stream: str = "S",
+        parameters: Mapping[str, Any] | None = None,
     ) -> Model:
         """Model a stream once, to ask about it many times.
 
         ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table.
         ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
-        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on the
-        integral of steps; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on an
+        integral; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
+        calls the data ``stream``, and its ``parameters`` are given here.
         """
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
         keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         kept = (keep,) if isinstance(keep, str) else tuple(keep)
         order = _Order(self, data, model, keys, time, kept, format)
+        if for_query is not None:
+            chosen = order.bounds_for(for_query, stream, dict(parameters or {}), max_gap)
+            error, drift = _completed(error, drift, chosen, order.schema().modelled_names)
         spec = FitSpec.of(
             order.schema(),
             error=error,
@@ -311,6 +321,41 @@ class _Order:
         check_columns(self.columns, schema, self._where())
         return schema
 
+    def bounds_for(
+        self, query: str, stream: str, parameters: dict[str, Any], max_gap: str | float | None
+    ) -> Bounds:
+        """The bounds that a query needs, found with an exact model of the first tuples."""
+        from pulse.language import parse
+        from pulse.runtime.fit_for import TRIAL, bounds_for
+
+        asked = parse(query, {stream: self.schema()}, tuple(parameters)).bind(parameters)
+        with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
+            trial = Session(engine="local").fit(
+                self._first(TRIAL),
+                model=self.model,
+                key=self.key,
+                time=self.time,
+                error=0,
+                keep=self.keep,
+                max_gap=max_gap,
+                out=Path(folder) / "trial",
+            )
+            return bounds_for(asked, stream, trial)
+
+    def _first(self, rows: int) -> pa.Table:
+        """The first tuples."""
+        if self.table is not None:
+            return self.table.slice(0, rows)
+        if self.frame is not None:
+            return self.frame.limit(rows).toArrow()
+        assert self.format is not None
+        taken: list[pa.RecordBatch] = []
+        for batch in self.format.batches(self.units[0], needed_columns(self.schema()), counts=Counts()):
+            taken.append(batch.slice(0, rows - sum(one.num_rows for one in taken)))
+            if sum(one.num_rows for one in taken) >= rows:
+                break
+        return pa.Table.from_batches(taken)
+
     def sources(self) -> tuple[Source, ...]:
         """The files, with their sizes and rows where known."""
         if self.format is None:
@@ -355,6 +400,20 @@ class _Order:
         if self.format is not None:
             return self.units[0].path
         return "the table" if self.table is not None else "the DataFrame"
+
+
+def _completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:
+    """The bounds that were given, and for attributes without one those that were chosen."""
+    given = [one if isinstance(one, Mapping) else dict.fromkeys(names, one) for one in (error, drift)]
+    bounded = {name for one in given for name, bound in one.items() if bound is not None}
+    made = [
+        {
+            **{n: b for n, b in own.items() if b is not None},
+            **{n: b for n, b in new.items() if n not in bounded},
+        }
+        for own, new in zip(given, chosen, strict=True)
+    ]
+    return made[0] or None, made[1] or None
 
 
 def _from_pandas(frame: Any) -> pa.Table:

@@ -35,7 +35,7 @@ def fit(
         str | None,
         typer.Option(
             "--degree",
-            help="0 to 5, or auto: constants or lines per segment. Default: auto for a drift of steps, else 1.",
+            help="0 to 5, or auto: constants or lines per segment. Default: auto with --drift, else 1.",
         ),
     ] = None,
     max_gap: Annotated[
@@ -55,6 +55,16 @@ def fit(
     append: Annotated[
         bool, typer.Option("--append", help="Add later files to a model that is there.")
     ] = False,
+    for_query: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="A query (or @FILE) whose ERROR WITHIN chooses the bounds that are not given."
+        ),
+    ] = None,
+    stream: Annotated[str, typer.Option("--as", help="What the query of --for calls these data.")] = "S",
+    param: Annotated[
+        list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter of the query of --for.")
+    ] = None,
     engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
     master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
@@ -66,6 +76,7 @@ def fit(
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
       pulse fit ticks.parquet --key symbol --time t --model price:step --drift 0.005% --out prices
       pulse fit rooms.parquet --key id --time t --model temp:linear --error 0.5 --max-gap "2 h" --keep run --out rooms
+      pulse fit ticks.parquet --key symbol --time t --model price:step --for @macd.sql --out prices
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
     from pulse.commands import options, report
@@ -89,6 +100,9 @@ def fit(
             out=out,
             overwrite=overwrite,
             append=append,
+            for_query=None if for_query is None else options.query_text(for_query),
+            stream=stream,
+            parameters=options.parameters(param),
             progress=lambda units, rows: bar.update(f"{units} units, ", rows),
         )
     seconds = clock.perf_counter() - begin
