@@ -64,7 +64,7 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
     from pulse.runtime.predictive import start
     from pulse.runtime.spark import session
 
-    spark = session(master, "pulse-run", warm=True, **dict(job.spark))
+    spark = session(master, "pulse-run", **dict(job.spark))
     running = None
     try:
         running = start(spark, job, once=once, on_status=told)

@@ -101,8 +101,8 @@ class Alerts:
         self.held[key] = [one for one in self.held.get(key, []) if one[1] > now]
         self.known[key] = [one for one in kept if one.end > now]
         for kind in (self.held, self.known):
-            if not kind[key]:  # type: ignore[index]
-                del kind[key]  # type: ignore[attr-defined]
+            if not kind[key]:
+                del kind[key]
         return said
 
     def _speak(

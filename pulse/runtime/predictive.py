@@ -14,6 +14,7 @@ that did not agree with a model, a small share of all.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import time as clock
@@ -27,7 +28,8 @@ import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pulse.core.errors import PulseError
 from pulse.plan.exchanges import place_exchanges
@@ -113,6 +115,10 @@ def start(
     for name, one in job.streams.items():
         if one.source == "frame" and name not in frames:
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
+    if importlib.util.find_spec("google.protobuf") is None:
+        raise JobError(
+            f"{job.where}: Spark's stateful operators need the Python package protobuf; pip install 'protobuf>=6.33.5,<7'"
+        )
     predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
     keep_fingerprint(job)
     handler = _Handler(job, predictor, sink, on_batch, on_status)

@@ -201,7 +201,7 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         horizon=table.duration_text("horizon"),
     )
     table.nothing_else()
-    if source in ("kafka", "socket") and columns is not None and not columns:
+    if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made
 

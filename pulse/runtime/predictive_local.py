@@ -16,7 +16,7 @@ from pulse.core.time import format_instant
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import predictor_of, unseen
+from pulse.runtime.sources import newest, predictor_of, unseen
 
 _PAUSE = 0.2  # seconds between two looks for new files
 
@@ -115,7 +115,9 @@ def run_local(
     while True:
         for tables in unseen(job, schemas, seen):
             begin = clock.perf_counter()
+            now = newest(tables, predictor, prediction.now)
             emission = prediction.push(tables)
+            prediction.now = now
             if prediction.now is not None:
                 prediction.advance(prediction.now - job.lateness)
             changes = numbered(

@@ -25,12 +25,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.core.errors import PulseError
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
+from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
 from pulse.validation.validator import Counts, Validator
 
@@ -254,7 +255,10 @@ class Predicting(Keeping):
         prediction = Prediction(self.predictor)
         if kept is not None:
             prediction.validators, prediction.state, prediction.allotted, prediction.now = kept
-        emission = prediction.push(arrived(rows, self.predictor.specs))
+        tuples = arrived(rows, self.predictor.specs)
+        now = newest(tuples, self.predictor, prediction.now)
+        emission = prediction.push(tuples)
+        prediction.now = now
         if prediction.now is not None:
             prediction.advance(self.watermark(prediction.now))
         out = emitted(place, emission, prediction.now)
@@ -274,17 +278,16 @@ class Validating(Keeping):
         validators, now, bound = kept or ({name: Validator(spec) for name, spec in specs.items()}, None, -1)
         bound = self._take_bounds(validators, bound)
         counts, out, aside = Counts(), [], 0
-        probe = Prediction(self.predictor, now=now)  # tells the time as the in-process engine does
-        for stream, table in arrived(rows, specs).items():
+        tuples = arrived(rows, specs)
+        now = newest(tuples, self.predictor, now)
+        for stream, table in tuples.items():
             pushed = validators[stream].push(table)
             counts.add(pushed.counts)
-            probe._note_time(table, specs[stream].schema.time)
             if pushed.aside is not None and pushed.aside.num_rows:
                 aside += pushed.aside.num_rows
                 out.append(row(1 + place, ASIDE, stream=stream, payload=packed_table(pushed.aside)))
             said = (place, Parcel(0, place, pushed.updates).pack(), self._rates(validators[stream]))
             out.append(row(0, UPDATES, stream=stream, payload=pack_state(said)))
-        now = probe.now
         for one in out:
             one["now"] = now or 0
         if now is not None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pulse.core.arrow_types import canonical_type, parse_type
 from pulse.core.errors import PulseError, unknown_column
 from pulse.core.schema import StreamSchema
+from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
@@ -32,6 +33,7 @@ ORDER = ("_place", "_modified", "_origin", "_block")
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FILES_PER_BATCH = "maxFilesPerTrigger"
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _RATE = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
 
 
@@ -95,6 +97,28 @@ def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
         with _readable(files[0], stream):
             return pq.read_schema(files[0]).remove_metadata()
     return read_file(stream, files[0]).schema
+
+
+def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:
+    """The newest event time, in microseconds, of these tuples and of those before.
+
+    Times that are out of range do not count: their tuples are set aside, and must not move the watermark.
+    """
+    for stream, table in tables.items():
+        times = table.column(predictor.specs[stream].schema.time).drop_null()
+        if pa.types.is_date(times.type):
+            times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))
+        whole = times.cast(pa.int64()).to_numpy()
+        per = _PER_SECOND[times.type.unit]
+        whole = (
+            whole[(whole <= LIMIT // 1_000_000 * per) & (whole >= -(LIMIT // 1_000_000) * per)]
+            if per <= 10**6
+            else whole
+        )
+        if len(whole):
+            at = int(whole.max()) * 1_000_000 // per
+            before = at if before is None else max(before, at)
+    return before
 
 
 # -- files ----------------------------------------------------------------------------------------------------

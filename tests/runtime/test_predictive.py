@@ -17,10 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.runtime.predictive import CheckpointError, Listener, keep_fingerprint, runs_in_buckets, start
-from pulse.runtime.predictive_job import Job, job_of
+from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_state import bounds_before
-from pulse.runtime.sinks import read_changes
+from pulse.runtime.sinks import KafkaSink, read_changes
 from pulse.runtime.sources import SourceError, predictor_of
 
 FILTER = "select symbol, price from S where price > 103"
@@ -326,3 +326,51 @@ def test_a_changed_query_on_an_old_checkpoint_is_refused(spark: SparkSession, tm
     ):
         with pytest.raises(CheckpointError, match=said):
             start(spark, changed, once=True)
+
+
+def test_any_streaming_frame_is_a_source_and_any_function_a_sink(spark: SparkSession, tmp_path: Path) -> None:
+    ticks(tmp_path / "in", 1)
+    stream = {
+        "source": "frame",
+        "key": "symbol",
+        "time": "t",
+        "model": {"price": "step"},
+        "error": "1%",
+        "horizon": 20,
+    }
+    values = {
+        "query": FILTER,
+        "checkpoint": "checkpoint",
+        "buckets": 1,
+        "streams": {"S": stream},
+        "sink": {"kind": "none"},
+    }
+    job = job_of(values, folder=tmp_path)
+    with pytest.raises(JobError, match="source 'frame' is for frames given to start"):
+        start(spark, job)
+    columns = "symbol string, t timestamp_ntz, price double, more int"
+    frame = spark.readStream.schema(columns).parquet(str(tmp_path / "in")).where("price > 0")
+    taken: list[pa.Table] = []
+    status = ran(spark, job, frames={"S": frame}, on_batch=lambda _, changes: taken.append(changes))
+    assert status.tally.tuples == 160
+    expected = in_process(tick_job(tmp_path))
+    assert final(pa.concat_tables(taken), ("symbol",), "price") == final(expected, ("symbol",), "price")
+
+
+def test_without_its_connector_kafka_says_what_to_add(spark: SparkSession, tmp_path: Path) -> None:
+    stream = {
+        "source": "kafka",
+        "options": {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "ticks"},
+        "columns": {"symbol": "string", "t": "timestamp[us]", "price": "double"},
+        "key": "symbol",
+        "time": "t",
+        "model": {"price": "step"},
+        "error": "1%",
+        "horizon": 20,
+    }
+    job = job_of({"query": FILTER, "checkpoint": "checkpoint", "streams": {"S": stream}}, folder=tmp_path)
+    with pytest.raises(SourceError, match=r"spark\.jars\.packages.*spark-sql-kafka-0-10_2\.13:4\."):
+        start(spark, job, once=True)
+    sink = KafkaSink(spark, {"topic": "results"})
+    with pytest.raises(SourceError, match=r"\[sink\]: Spark's Kafka connector is not there"):
+        sink.write(0, pa.table({"id": ["a"]}), 0)

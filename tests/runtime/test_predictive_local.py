@@ -18,7 +18,7 @@ from pulse.runtime.alerts import Alerts
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
-from pulse.runtime.sources import SourceError, files_of, predictor_of
+from pulse.runtime.sources import SourceError, files_of, newest, predictor_of
 
 SECOND = 1_000_000
 
@@ -92,7 +92,7 @@ def test_streams_that_cannot_be_read_in_process_or_at_all(tmp_path: Path) -> Non
     with pytest.raises(JobError, match="expected files with engine 'local', got 'rate'"):
         run_local(climbing_job(tmp_path, stream={"source": "rate"}))
     with pytest.raises(JobError, match="'columns': expected types by name, as kafka does not know them"):
-        predictor_of(climbing_job(tmp_path, stream={"source": "kafka"}))
+        climbing_job(tmp_path, stream={"source": "kafka"})
     file = files_of(climbing_job(tmp_path).streams["S"])[1]
     file.write_bytes(file.read_bytes()[:200])
     os.utime(file, (1001, 1001))
@@ -109,6 +109,21 @@ def test_tuples_set_aside_are_kept(tmp_path: Path) -> None:
     run_local(climbing_job(tmp_path))
     found = pq.ParquetFile(tmp_path / "out" / "_aside" / "stream=S" / "batch=2" / "tuples.parquet").read()
     assert sorted(found.column("reason").to_pylist()) == ["late", "no key"]
+
+
+def test_a_time_out_of_range_does_not_move_the_watermark(tmp_path: Path) -> None:
+    climbing(tmp_path / "in")
+    job = climbing_job(tmp_path)
+    wild = pa.table({"id": ["a"], "t": pa.array([2**62], pa.timestamp("us")), "x": [0.0], "v": [1.0]})
+    file = tmp_path / "in" / "wild.parquet"
+    pq.write_table(wild, file)
+    os.utime(file, (1000.5, 1000.5))  # between the others
+    prediction = run_local(job)
+    assert prediction.now == 19 * SECOND
+    assert (prediction.tally.aside, prediction.tally.validated) == (1, 19)
+    for type_, at in ((pa.date32(), 1), (pa.timestamp("s"), 86_400), (pa.timestamp("ns"), 86_400 * 10**9)):
+        times = pa.array([at, None], pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_)
+        assert newest({"S": pa.table({"t": times})}, predictor_of(job), None) == 86_400 * SECOND
 
 
 # -- sinks ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""What a predictive job survives: its driver killed at any moment, and a burst. Nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from pulse.runtime.predictive_job import read_job
+from pulse.runtime.sinks import read_changes
+from tests.runtime.test_predictive import MACD, arrive, final, in_process, ran, rows, tick_job, ticks
+
+FULL = bool(os.environ.get("PULSE_FULL"))
+LONGEST = 240.0  # seconds that a loaded machine may take to come to the moment
+
+JOB = f"""
+query = "{MACD}"
+checkpoint = "checkpoint"
+buckets = 1
+
+[streams.S]
+source = "files"
+path = "in"
+key = "symbol"
+time = "t"
+model = {{ price = "step" }}
+error = "1%"
+horizon = "20 s"
+options = {{ maxFilesPerTrigger = 1 }}
+
+[sink]
+kind = "parquet"
+path = "out"
+
+[spark]
+sql.shuffle.partitions = 2
+driver.memory = "1g"
+"""
+
+
+def killed(job: Path, batch: int, after: float) -> None:
+    """Run the job in a process of its own and kill all of it, some seconds after a batch was begun."""
+    begun = job.parent / "checkpoint" / "spark" / "offsets" / str(batch)
+    with (job.parent / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pulse.cli", "run", str(job), "--once", "--master", "local[2]"],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            end = time.monotonic() + LONGEST
+            while not begun.exists() and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
+            time.sleep(after)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert begun.exists(), (job.parent / "log").read_text()
+
+
+@pytest.mark.parametrize("seed", range(6 if FULL else 1))
+def test_a_driver_killed_at_a_random_moment(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ticks(tmp_path / "in", 4)
+    file = tmp_path / "job.toml"
+    file.write_text(JOB, encoding="utf-8")
+    killed(file, int(rng.integers(0, 3)), float(rng.uniform(0.0, 1.5)))
+    job = read_job(file)
+    ran(spark, job)
+    found = read_changes(tmp_path / "out")
+    assert len(found) > 5
+    assert rows(found) == rows(in_process(job))
+
+
+def test_a_burst_is_taken_in_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+    folder = ticks(tmp_path / "in", 1)
+    t = np.repeat(np.arange(40_000, 80_000, 25), 4)
+    k = np.tile(np.arange(4), 1600)
+    burst = {
+        "symbol": [f"s{one}" for one in k],
+        "t": pa.array(t * 1000, pa.timestamp("us")),
+        "price": 100 + k + 3 * np.sin(t / 12_000 + k),
+    }
+    arrive(folder, 1, pa.table(burst))
+    job = tick_job(tmp_path)
+    status = ran(spark, job)
+    assert (status.tally.tuples, status.tally.aside) == (160 + 6400, 0)
+    assert final(read_changes(tmp_path / "out"), ("symbol",), "price") == final(
+        in_process(job), ("symbol",), "price"
+    )
