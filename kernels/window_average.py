@@ -62,7 +62,11 @@ _RESULTS = types.Tuple((OUT2, OUT2, types.Array(types.uint8, 2, "C")))
 
 _EPSILON = 2.220446049250313e-16
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
-_CERTAIN, _LIKELY = 3, 2  # codes of certainty, as the core has them; the smallest of a window's rows counts
+_CERTAIN, _LIKELY, _ABSENT = (
+    3,
+    2,
+    0,
+)  # codes of certainty, as the core has them; the smallest of a window's rows counts
 _POSSIBLE_ONE = 1 << 31  # a possible piece, among the likely ones that are counted in the same number
 
 
@@ -195,9 +199,10 @@ def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
 
 @kernel(_TABLE, _BOUNDS, IN_INT1, IN_INT1, INT, BOOL, INT, _STRETCHES, _RESULTS, OUT_INT1)
 def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches, out, counts):
-    """Windows of several sizes, all as long beyond a multiple of the advance; ``counts`` are their numbers of stretches.
+    """Windows of several sizes, ascending, all as long beyond a multiple of the advance; ``counts``: their numbers of stretches.
 
-    Closing times are in the first half of the scratch.
+    All have the stretches of the smallest: a larger one is absent where it is not yet full, so that they can be compared place
+    by place. Closing times are in the first half of the scratch.
     """
     ref, lo, hi, _ = table
     group, begin, starts = stretches
@@ -223,19 +228,23 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
             elif odd > 0:
                 late, steps, places = 1, (advance - odd, odd), (0, opens)
             p, n, largest, reach = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
-            for w in range(sizes.shape[0]):
-                first = sizes[w] // advance + late
+            base = sizes[0] // advance + late
+            for w in range(sizes.shape[0] if base < n else 0):
+                first, m = min(sizes[w] // advance + late, n), counts[w]
+                start = starts[w, m] + first - base
+                for array in (out[0], out[1]):
+                    array[w, starts[w, m] : start] = 0.0
+                out[2][w, starts[w, m] : start] = _ABSENT
+                group[w, m], begin[w, m], starts[w, m + 1] = g, closing + base * advance, start + n - first
+                counts[w] = m + 1
                 if first < n:
-                    m = counts[w]
                     seconds = sizes[w] / MICROSECONDS
                     scale = 1.0 if total else seconds
                     noise = 8.0 * _EPSILON * largest * (seconds + reach) / scale
-                    to = slice(starts[w, m], starts[w, m] + n - first)
+                    to = slice(start, start + n - first)
                     _write_windows(
                         scratch, first, n, opens, scale, noise, out[0][w, to], out[1][w, to], out[2][w, to]
                     )
-                    group[w, m], begin[w, m], starts[w, m + 1] = g, closing + first * advance, to.stop
-                    counts[w] = m + 1
 
 
 class Windows(NamedTuple):
@@ -293,6 +302,8 @@ def window_averages_every(
     total: bool = False,
 ) -> list[Windows]:
     """As :func:`window_average_every` for windows of several sizes, which costs little more than for one.
+
+    Those that share panes have one set of stretches, that of the smallest; the others are absent (code 0) until they are full.
 
     ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``. Sizes that are equally long beyond a
     multiple of ``advance`` share their panes.

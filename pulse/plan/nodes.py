@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar, dataclass_transform
 
 import pyarrow as pa
 
@@ -20,6 +21,8 @@ from pulse.core.schema import Role
 
 FUNCTIONS = ("min", "max", "sum", "avg")
 
+N = TypeVar("N")
+
 Duration = int | Parameter
 """Microseconds, or a parameter that stands for them."""
 
@@ -28,9 +31,29 @@ class PlanError(PulseError, ValueError):
     """A query that has a form but no meaning."""
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[N]) -> type[N]:
+    """A frozen dataclass that works out its hash once: nodes are looked up again and again, and hash their whole plan."""
+    made = dataclass(frozen=True)(cls)
+    plain = made.__hash__
+
+    def cached(self: N) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = plain(self)
+        return int(known)
+
+    made.__hash__ = cached  # type: ignore[method-assign, assignment]
+    return made
+
+
+@_node
 class Node:
     """A node of a plan."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the hash: texts hash differently in another process."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -48,7 +71,7 @@ class Node:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@_node
 class Scan(Node):
     """A stored stream, its attributes named ``alias.attribute``.
 
@@ -79,7 +102,7 @@ class Scan(Node):
         return Columns(own.key, modelled, unmodelled, own.time).prefixed(self.alias)
 
 
-@dataclass(frozen=True)
+@_node
 class _Unary(Node):
     input: Node
 
@@ -91,7 +114,7 @@ class _Unary(Node):
         return replace(self, input=inputs[0])
 
 
-@dataclass(frozen=True)
+@_node
 class Filter(_Unary):
     """The times at which ``predicate`` holds."""
 
@@ -102,7 +125,7 @@ class Filter(_Unary):
         return self.input.columns
 
 
-@dataclass(frozen=True)
+@_node
 class Project(_Unary):
     """New names and expressions; a key that no output names is carried through under its old name.
 
@@ -149,7 +172,7 @@ class Near:
     window: Duration = 0
 
 
-@dataclass(frozen=True)
+@_node
 class Join(Node):
     """Common times of two inputs (semantics 3.4) with equal keys where ``equal`` says so, and the condition.
 
@@ -176,7 +199,7 @@ class Join(Node):
         return Columns((*a.key, *b.key), (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled), a.time)
 
 
-@dataclass(frozen=True)
+@_node
 class Union(Node):
     """The segments of all inputs, which have the same columns. A key that two inputs give at the same time is an error."""
 
@@ -194,7 +217,7 @@ class Union(Node):
         return self.members[0].columns
 
 
-@dataclass(frozen=True)
+@_node
 class Across(_Unary):
     """``function`` of ``argument`` over all keys that share ``by``, at each instant: envelope, sum or mean of those present.
 
@@ -220,7 +243,7 @@ class Across(_Unary):
         return Columns(key, modelled, (), before.time)
 
 
-@dataclass(frozen=True)
+@_node
 class Window(_Unary):
     """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6)."""
 
@@ -236,7 +259,7 @@ class Window(_Unary):
         return Columns(before.key, (self.output,), (), before.time)
 
 
-@dataclass(frozen=True)
+@_node
 class Mirror(_Unary):
     """The input's rows, and the same rows with the two columns of each of ``swaps`` exchanged; other columns are as they were.
 
@@ -271,7 +294,7 @@ class Grid:
     margin: tuple[Duration, ...]  # to be summed: the windows above
 
 
-@dataclass(frozen=True)
+@_node
 class Exchange(_Unary):
     """Where segments change partitions: ``by`` names the key columns that bring rows together (none: all to one), or a grid."""
 
