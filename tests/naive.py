@@ -645,7 +645,9 @@ def fit_in_chunks(
 # --- joins: which tracks come near ---
 
 
-def near_pairs(left: list[Any], right: list[Any], reach: Fraction, late: Fraction = Fraction(0)) -> list[list[int]]:
+def near_pairs(
+    left: list[Any], right: list[Any], reach: Fraction, late: Fraction = Fraction(0)
+) -> list[list[int]]:
     """Pairs of groups with pieces `(begin, end, x0, x1, y0, y1)`, exact numbers, whose closed ranges and boxes come near."""
 
     def apart(a: Any, b: Any, c: Any, d: Any) -> Fraction:
@@ -745,7 +747,9 @@ def expression_value(expression: Any, values: dict[str, Any]) -> Any:
         a, b = parts
         if expression.op == "^":
             return a ** int(b)
-        return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[expression.op]()
+        return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[
+            expression.op
+        ]()
     if expression.name == "distance2":
         return (parts[0] - parts[2]) ** 2 + (parts[1] - parts[3]) ** 2
     if expression.name == "distance":
@@ -849,13 +853,14 @@ def watch(
                 held = held and off <= allowed(a, least)
             if t >= start + horizon:
                 kind = "expired"
-            elif not held or any(
-                abs(v - model(a, t)) > allowed(a, abs(v)) for a, v in enumerate(exact)
-            ):
+            elif not held or any(abs(v - model(a, t)) > allowed(a, abs(v)) for a, v in enumerate(exact)):
                 kind = "violated"
             if not held:
                 lines = [
-                    [old[a], Fraction(0) if truth == "step" else (exact[a] - old[a]) / Fraction(t - before, 10**6)]
+                    [
+                        old[a],
+                        Fraction(0) if truth == "step" else (exact[a] - old[a]) / Fraction(t - before, 10**6),
+                    ]
                     for a, truth in enumerate(truths)
                 ]
                 rows.append((before, until, lines, [Fraction(0)] * len(truths)))

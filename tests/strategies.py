@@ -181,7 +181,9 @@ def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, m
 
 
 @st.composite
-def relations(draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2, holes=True, bounds=(0.0, 0.25, 1.0)):
+def relations(
+    draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2, holes=True, bounds=(0.0, 0.25, 1.0)
+):
     """Rows on a grid of seconds, of models with small whole coefficients about their start, references near and far.
 
     Keys ``k`` (text) and ``n`` (number), models ``x`` and ``y``, unmodelled ``u``, and one cause per row. Far references (1e9
@@ -211,10 +213,15 @@ def relations(draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2
             hi.append((length - shift) / 1e6)
             for name, models in rows.items():
                 k = 2 if shift == 10**15 else degree + 1
-                c = [float(v) for v in draw(st.lists(small, min_size=k, max_size=k))] + [0.0] * (degree + 1 - k)
+                c = [float(v) for v in draw(st.lists(small, min_size=k, max_size=k))] + [0.0] * (
+                    degree + 1 - k
+                )
                 s = shift / 1e6
                 models.append(
-                    [sum(c[j] * math.comb(j, i) * s ** (j - i) for j in range(i, len(c))) for i in range(len(c))]
+                    [
+                        sum(c[j] * math.comb(j, i) * s ** (j - i) for j in range(i, len(c)))
+                        for i in range(len(c))
+                    ]
                 )
                 err[name].append(draw(st.sampled_from(bounds)))
                 reached[name] = (0.0 if hole else reached[name]) + err[name][-1] * length / 1e6
@@ -222,9 +229,7 @@ def relations(draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2
             at += length + 1_000_000 * (length == 0)
         offsets.append(len(ref))
     n = len(ref)
-    causes = [
-        [{"segment_id": i, "key": "", "ref": ref[i], "lo": lo[i], "hi": hi[i]}] for i in range(n)
-    ]
+    causes = [[{"segment_id": i, "key": "", "ref": ref[i], "lo": lo[i], "hi": hi[i]}] for i in range(n)]
     number = pa.array(draw(st.lists(st.integers(0, 2), min_size=len(keys), max_size=len(keys))), pa.int64())
     return Relation(
         Columns((("k", pa.string()), ("n", pa.int64())), ("x", "y"), (("u", pa.int64()),), "t"),

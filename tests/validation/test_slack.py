@@ -66,10 +66,8 @@ def distance_to_a_result(predicate: Expression, row: dict[str, Any]) -> float:
             if value(predicate, row):
                 return 0.0
             assert isinstance(inner, Comparison)
-            if (
-                isinstance(inner.right, Instant)
-                or (isinstance(inner.right, Constant)
-                and inner.left == Column("id"))
+            if isinstance(inner.right, Instant) or (
+                isinstance(inner.right, Constant) and inner.left == Column("id")
             ):
                 return math.inf
             if isinstance(inner.left, Function) and inner.left.name == "distance2":
