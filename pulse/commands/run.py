@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +23,8 @@ def run(
     job: Annotated[str, typer.Argument(help="The job: a TOML file.", show_default=False)],
     once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Figures as a JSON line per batch, on stdout.")
+        bool,
+        typer.Option("--json", help="Figures as a JSON line per batch; on stderr if results are printed."),
     ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", help="spark, or local: in this process; else as the job says.")
@@ -46,7 +50,8 @@ def run(
         if engine not in ENGINES:
             raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
         chosen = replace(chosen, engine=engine)
-    told = Telling(as_json)
+    # Where results are printed, figures go the other way.
+    told = Telling(as_json, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None)
     try:
         if chosen.engine == "local":
             from pulse.runtime.predictive_local import run_local
@@ -65,29 +70,46 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
     from pulse.runtime.spark import session
 
     spark = session(master, "pulse-run", **dict(job.spark))
-    running = None
     try:
-        running = start(spark, job, once=once, on_status=told)
-        while not running.wait(_LOOK):
-            pass
+        with _interrupts() as interrupted:
+            running = start(spark, job, once=once, on_status=told)
+            try:
+                while not interrupted.is_set() and not running.wait(_LOOK):
+                    pass
+            finally:
+                running.stop()
     finally:
-        if running is not None:
-            running.stop()
         spark.stop()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C as an event: an exception in the middle of a call to the JVM would leave nobody to stop the query."""
+    seen = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: seen.set())
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Telling:
     """Says how a job is doing: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool, *, err: bool = False) -> None:
+        self.as_json, self.err = as_json, err
         self.status: Status | None = None
         self.live = not as_json and sys.stderr.isatty()
 
     def __call__(self, status: Status) -> None:
         self.status = status
         if self.as_json:
-            typer.echo(json.dumps(status.figures()))
+            typer.echo(json.dumps(status.figures()), err=self.err)
         elif self.live:
             typer.echo(f"\r\x1b[K{status.line()}", err=True, nl=False)
 
