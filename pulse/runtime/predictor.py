@@ -32,8 +32,8 @@ from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import Standing, StandingState
 from pulse.validation.allotment import Allotment
-from pulse.validation.inverter import invert
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.inverter import absolute_bounds, invert
+from pulse.validation.validator import Counts, Validator, ValidatorState
 
 DEFAULT_SPLIT = "restless"
 
@@ -94,6 +94,7 @@ class Tally:
     results: int = 0
     changes: int = 0
     aside: int = 0
+    beyond: int = 0  # results whose stated error is above the query's own bound
 
     def add(self, other: Tally) -> None:
         """Add another's."""
@@ -128,21 +129,36 @@ class Prediction:
             self.state = self.predictor.standing.start()
 
     def push(self, tuples: Mapping[str, pa.Table | pa.RecordBatch]) -> Emission:
-        """Take tuples in, by stream, in the order of their arrival; what they change."""
+        """Take tuples in, by stream, in the order of their arrival; what they change.
+
+        Where it turns out that the bounds in force were too loose for the results to keep the query's own, because there
+        were none yet or values have moved since, the same tuples are validated again, against the tighter ones.
+        """
         assert self.state is not None
+        bounds, state = self.predictor.bounds, self.state
+        kept = {stream: _copied(self.validators[stream].state) for stream in tuples} if bounds else {}
+        for attempt in range(ATTEMPTS):
+            pushed = {stream: self.validators[stream].push(table) for stream, table in tuples.items()}
+            updates = {stream: one.updates for stream, one in pushed.items()}
+            self.state, solved = self.predictor.standing.update(state, updates)
+            rows = sum(map(len, updates.values()))
+            if not bounds or not rows:
+                break
+            first = not self.allotted
+            beyond = self._beyond(solved.fresh)
+            self._flow_back(updates, solved.evaluation)
+            again = (first or beyond) and any(self._too_loose(stream, one) for stream, one in updates.items())
+            if not again or attempt == ATTEMPTS - 1:
+                break
+            for stream, before in kept.items():
+                self.validators[stream].state = _copied(before)
+                self.validators[stream].allot(self.allotted[stream])
         counts, aside = Counts(), {}
-        updates: dict[str, Relation] = {}
-        for stream, table in tuples.items():
-            pushed = self.validators[stream].push(table)
-            counts.add(pushed.counts)
-            updates[stream] = pushed.updates
-            if pushed.aside is not None and pushed.aside.num_rows:
-                aside[stream] = pushed.aside
-            self._note_time(table, self.predictor.specs[stream].schema.time)
-        self.state, solved = self.predictor.standing.update(self.state, updates)
-        rows = sum(len(one) for one in updates.values())
-        if rows:
-            self._flow_back(updates)
+        for stream, one in pushed.items():
+            counts.add(one.counts)
+            if one.aside is not None and one.aside.num_rows:
+                aside[stream] = one.aside
+            self._note_time(tuples[stream], self.predictor.specs[stream].schema.time)
         tally = Tally(
             tuples=counts.tuples,
             validated=counts.validated,
@@ -152,6 +168,7 @@ class Prediction:
             results=solved.results,
             changes=len(solved.changes),
             aside=sum(one.num_rows for one in aside.values()),
+            beyond=self._beyond(solved.fresh) if bounds else 0,
         )
         self.tally.add(tally)
         return Emission(solved.changes.table, aside, tally)
@@ -171,37 +188,80 @@ class Prediction:
 
     # -- bounds flow back -----------------------------------------------------------------------------------
 
-    def _flow_back(self, updates: Mapping[str, Relation]) -> None:
+    def _flow_back(self, updates: Mapping[str, Relation], evaluation: Evaluation | None = None) -> None:
         """Allot what the query's bounds leave to the inputs, anew for what changed.
 
-        Where keys are treated apart and one scan is all there is, only the keys that changed are looked at; else all.
+        Where keys are treated apart and one scan is all there is, only the keys that changed are looked at, if given as they
+        were just evaluated; else all, from now on.
         """
-        bounds = self.predictor.bounds
-        if not bounds:
+        if not self.predictor.bounds:
             return
         assert self.state is not None
         standing = self.predictor.standing
         leaves = tuple(dict.fromkeys(scans(standing.plan)))
         alone = standing.treats_keys_apart and len(leaves) == 1
-        inputs: dict[Node, Relation] = {}
-        for leaf in leaves:
-            relation = self.state.streams[leaf.stream]
-            if alone:
-                relation = standing.of_keys(relation, updates[leaf.stream])
-            inputs[leaf] = as_scanned(relation, leaf)
-        evaluation = Evaluation(inputs, possible=standing.query.possible)
-        found = invert(
-            standing.plan,
-            bounds,
-            evaluation.segments,
-            split=self.predictor.split,
-            restlessness=self._restlessness(),
-        )
+        if evaluation is None or not alone:
+            now = max((_newest(one) for one in self.state.streams.values() if len(one)), default=0)
+            inputs: dict[Node, Relation] = {}
+            for leaf in leaves:
+                relation = self.state.streams[leaf.stream]
+                chosen = standing.of_keys(relation, updates[leaf.stream]) if alone else relation
+                inputs[leaf] = as_scanned(standing.recent(chosen, now), leaf)
+            evaluation = Evaluation(inputs, possible=standing.query.possible)
+        found = self._inverted(evaluation, self.predictor.split)
+        if self.predictor.split == "restless" and not alone:
+            # Its shares are the best for each output by itself. Where a key takes part in many only the smallest of its
+            # shares counts, and equal ones may leave more to all.
+            found = min(found, self._inverted(evaluation, "equi"), key=self._expected_violations)
         for stream, allotment in found.items():
             before = self.allotted.get(stream)
             whole = allotment if before is None or not alone else _renewed(before, allotment)
             self.allotted[stream] = whole
             self.validators[stream].allot(whole)
+
+    def _inverted(self, evaluation: Evaluation, split: str) -> dict[str, Allotment]:
+        return invert(
+            self.predictor.standing.plan,
+            self.predictor.bounds,
+            evaluation.segments,
+            split=split,
+            restlessness=self._restlessness(),
+        )
+
+    def _expected_violations(self, allotted: Mapping[str, Allotment]) -> float:
+        """Per second, of all keys together, as far as they can be told apart: ``sum((r / b)^4)``.
+
+        A walk leaves its bound every ``(b / r)^2``, noise ever more rarely the wider it is: between the two."""
+        total = 0.0
+        for stream, rates in self._restlessness().items():
+            if stream in allotted and len(rates):
+                bounds = allotted[stream].of(rates.keys, len(rates))
+                for name, rate in rates.bounds.items():
+                    bound = np.maximum(bounds.get(name, np.full(len(rates), np.inf)), 1e-300)
+                    with np.errstate(over="ignore"):
+                        total += float(np.minimum((rate / bound) ** 4, 1e60).sum())
+        return total
+
+    def _beyond(self, results: Relation) -> int:
+        """How many results may be further from the truth than the query asks for, as they state themselves."""
+        beyond = np.zeros(len(results), bool)
+        for name, bound in self.predictor.bounds.items():
+            for one in results.columns.modelled if name is None else (name,):
+                allowed = absolute_bounds(results, one, bound)
+                # What is relative may become anything next to zero: there no bound but 0 would do.
+                beyond |= (results.err[one] > allowed * (1.0 + 1e-9)) & (allowed > 0.0)
+        return int(beyond.sum())
+
+    def _too_loose(self, stream: str, updates: Relation) -> bool:
+        """Whether models were begun with bounds above those that are allotted now."""
+        allotted = self.allotted.get(stream)
+        if allotted is None or not len(updates):
+            return False
+        bounds = allotted.of(updates.keys, updates.groups)
+        return any(
+            bool((updates.err[name] > values[updates.group] * (1.0 + 1e-9)).any())
+            for name, values in bounds.items()
+        )
 
     def _restlessness(self) -> dict[str, Allotment]:
         found = {}
@@ -218,8 +278,21 @@ class Prediction:
             self.now = at if self.now is None else max(self.now, at)
 
 
+ATTEMPTS = 3
+"""How often the same tuples are validated at most, while bounds turn out to be too loose for what the query asks."""
+
 FIRST_SHARE = 0.25
 """Of the query's own bound, what an input is held to before there are models to invert it through."""
+
+
+def _copied(state: ValidatorState) -> ValidatorState:
+    """State that a push does not change."""
+    return replace(state, ids=dict(state.ids), whole=state.whole.copy(), real=state.real.copy())
+
+
+def _newest(relation: Relation) -> int:
+    """When the newest segment of a stream began."""
+    return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).max())
 
 
 def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:

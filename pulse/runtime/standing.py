@@ -52,7 +52,15 @@ class Solved:
 
     changes: Changes
     solved: int  # keys that were solved again, over all scans
-    results: int  # result segments that were computed
+    fresh: Relation  # result segments that were computed
+    evaluation: Evaluation | None = (
+        None  # of the whole plan over the changed keys, where that was all there was to do
+    )
+
+    @property
+    def results(self) -> int:
+        """How many result segments were computed."""
+        return len(self.fresh)
 
 
 @dataclass(frozen=True)
@@ -94,18 +102,18 @@ class Standing:
         """Take new segments in, by stream; what they change."""
         some = {stream: one for stream, one in updates.items() if len(one)}
         if not some:
-            return state, Solved(Changes(self.schema.empty_table()), 0, 0)
+            return state, Solved(Changes(self.schema.empty_table()), 0, Relation.empty(self.plan.columns))
         since = min(_first_instant(one) for one in some.values())
         streams = dict(state.streams)
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
             streams[stream], changed[stream] = _settled(streams[stream], one)
-        new, solved = self._solve(streams, changed, since)
+        new, solved, evaluation = self._solve(streams, changed, since)
         touched = self._touched(state.results, new, streams, changed)
         before = within(state.results.select_groups(np.flatnonzero(touched)), since, _FAR)
         changes = difference(_selected(before, self.output), _selected(new, self.output))
         kept = Relation.concat([_except(state.results, touched, since), new]).merged()
-        return StandingState(streams, kept, state.watermark), Solved(changes, solved, len(new))
+        return StandingState(streams, kept, state.watermark), Solved(changes, solved, new, evaluation)
 
     def advance(self, state: StandingState, watermark: int) -> StandingState:
         """Nothing before the watermark comes any more: forget what no result from it on depends on."""
@@ -123,12 +131,16 @@ class Standing:
         """The segments of a stream of those keys only that updates are of."""
         return relation.select_groups(np.flatnonzero(_in_other(relation, updates)))
 
+    def recent(self, relation: Relation, instant: int) -> Relation:
+        """What results from an instant on depend on."""
+        return within(relation, instant - self.radius - _GRACE, _FAR).without_empty_groups()
+
     # -- solving again --------------------------------------------------------------------------------------
 
     def _solve(
         self, streams: Mapping[str, Relation], changed: Mapping[str, BoolArray], since: int
-    ) -> tuple[Relation, int]:
-        """The results from ``since`` on that depend on what changed; how many keys were solved for them."""
+    ) -> tuple[Relation, int, Evaluation | None]:
+        """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once."""
         recent = {
             stream: within(relation, since - self.radius - _GRACE, _FAR)
             for stream, relation in streams.items()
@@ -137,9 +149,9 @@ class Standing:
         leaves = tuple(dict.fromkeys(scans(self.plan)))
         if not self.treats_keys_apart:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
-            found = self._evaluated(inputs)
-            return within(found, since, _FAR), sum(one.groups for one in inputs.values())
-        parts, solved = [], 0
+            found, evaluation = self._evaluated(inputs)
+            return within(found, since, _FAR), sum(one.groups for one in inputs.values()), evaluation
+        parts, solved, evaluation = [], 0, None
         for place, leaf in enumerate(leaves):
             if not marks[leaf.stream].any():
                 continue
@@ -154,14 +166,17 @@ class Standing:
                     chosen = np.arange(len(mark))
                 inputs[other] = as_scanned(recent[other.stream].select_groups(chosen), other)
             solved += inputs[leaf].groups
-            parts.append(within(self._evaluated(inputs), since, _FAR))
-        return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved
+            found, evaluation = self._evaluated(inputs)
+            parts.append(within(found, since, _FAR))
+        whole = evaluation if len(leaves) == 1 else None
+        return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
-    def _evaluated(self, inputs: Mapping[Node, Relation]) -> Relation:
-        found = Evaluation(inputs, possible=self.query.possible).segments(self.plan)
+    def _evaluated(self, inputs: Mapping[Node, Relation]) -> tuple[Relation, Evaluation]:
+        evaluation = Evaluation(inputs, possible=self.query.possible)
+        found = evaluation.segments(self.plan)
         if not self.query.possible:
             found = found.take(np.flatnonzero(found.certainty >= LIKELY))
-        return found.without_empty_groups()
+        return found.without_empty_groups(), evaluation
 
     @property
     def treats_keys_apart(self) -> bool:
