@@ -237,14 +237,14 @@ def test_a_batch_that_failed_after_its_results_were_written_gives_them_once(
 
 
 def test_pairs_are_solved_in_a_second_stage(spark: SparkSession, tmp_path: Path) -> None:
-    objects(tmp_path / "in")
+    objects(tmp_path / "in", 2)
     job = object_job(tmp_path, NEAR, "O")
     assert not runs_in_buckets(predictor_of(job))
     status = ran(spark, job)
     found, expected = read_changes(tmp_path / "out"), in_process(job)
     assert len(found) > 5
     assert final(found, ("one", "other")) == final(expected, ("one", "other"))
-    assert (status.tally.tuples, status.tally.changes) == (180, len(found))
+    assert (status.tally.tuples, status.tally.changes) == (120, len(found))
 
 
 @pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""What a predictive job survives: its driver killed at any moment, and a burst. Nothing is lost, nothing comes twice."""
+"""What a predictive job survives: a killed driver, a killed worker, a burst. Nothing is lost, nothing comes twice."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pulse.runtime.predictive_job import read_job
@@ -67,7 +70,10 @@ def killed(job: Path, batch: int, after: float) -> None:
     assert begun.exists(), (job.parent / "log").read_text()
 
 
-@pytest.mark.parametrize("seed", range(6 if FULL else 1))
+@pytest.mark.skipif(
+    not FULL, reason="starts Spark in a process of its own for every moment; PULSE_FULL=1 runs it"
+)
+@pytest.mark.parametrize("seed", range(6))
 def test_a_driver_killed_at_a_random_moment(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ticks(tmp_path / "in", 4)
@@ -79,6 +85,29 @@ def test_a_driver_killed_at_a_random_moment(spark: SparkSession, tmp_path: Path,
     found = read_changes(tmp_path / "out")
     assert len(found) > 5
     assert rows(found) == rows(in_process(job))
+
+
+def test_a_worker_killed_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    ticks(tmp_path / "in")
+    marker = tmp_path / "died"
+
+    def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column("t")[0].value > 40_000_000 and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    columns = "symbol string, t timestamp_ntz, price double"
+    reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+    frame = reader.parquet(str(tmp_path / "in")).mapInArrow(dying, columns)
+    whole = tick_job(tmp_path, MACD, buckets=1)
+    job = replace(whole, streams={"S": replace(whole.streams["S"], source="frame")})
+    with pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"):
+        ran(spark, job, frames={"S": frame})
+    assert marker.exists()
+    ran(spark, job, frames={"S": frame})
+    assert rows(read_changes(tmp_path / "out")) == rows(in_process(whole))
 
 
 def test_a_burst_is_taken_in_one_batch(spark: SparkSession, tmp_path: Path) -> None:
