@@ -47,19 +47,19 @@ class FitSpec:
     ) -> FitSpec:
         """A spec from bounds as users write them: one for all attributes, or a mapping by attribute.
 
-        Without a ``degree`` a bound on an integral is met by constants or lines per segment (``auto``): while nothing
+        Without a ``degree`` bounds on integrals alone are met by constants or lines per segment (``auto``): while nothing
         happens a constant stays one, so that averages over it differ by nothing. Everything else is lines.
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> FitSpec.of(trades, error="0.05%").error
         (Relative(percent=0.05),)
         """
-        drifts = _per_attribute(drift, schema, "drift")
+        errors, drifts = _per_attribute(error, schema, "error"), _per_attribute(drift, schema, "drift")
         if degree is None:
-            degree = "auto" if any(bound is not None for bound in drifts) else 1
+            degree = "auto" if all(bound is None for bound in errors) else 1
         return cls(
             schema=schema,
-            error=_per_attribute(error, schema, "error"),
+            error=errors,
             drift=drifts,
             degree=_degree(degree),
             max_gap=max_gap,

@@ -125,8 +125,8 @@ class Session:
         ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table.
         ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
-        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on an
-        integral; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on
+        integrals alone; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
         ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
         calls the data ``stream``, and its ``parameters`` are given here.
         """

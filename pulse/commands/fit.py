@@ -35,7 +35,7 @@ def fit(
         str | None,
         typer.Option(
             "--degree",
-            help="0 to 5, or auto: constants or lines per segment. Default: auto with --drift, else 1.",
+            help="0 to 5, or auto: constants or lines per segment. Default: auto for --drift alone, else 1.",
         ),
     ] = None,
     max_gap: Annotated[

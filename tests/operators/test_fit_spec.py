@@ -41,7 +41,7 @@ def test_it_pickles_and_goes_into_a_manifest() -> None:
     told = json.loads(json.dumps(spec.to_json()))
     assert told["error"] == {"x": "0.05% or 1", "y": "0.05% or 1"}
     assert told["drift"] == {"x": "3", "y": None}
-    assert (told["max_gap"], told["nonfinite"], told["degree"]) == ("2 h", "hole", "auto")
+    assert (told["max_gap"], told["nonfinite"], told["degree"]) == ("2 h", "hole", 1)
 
 
 def test_without_a_degree_an_integral_gets_constants_or_lines_all_else_lines() -> None:
@@ -49,6 +49,7 @@ def test_without_a_degree_an_integral_gets_constants_or_lines_all_else_lines() -
     assert FitSpec.of(steps, drift="0.005%").to_json()["degree"] == "auto"
     assert FitSpec.of(steps, drift="0.005%", degree=1).to_json()["degree"] == 1
     assert FitSpec.of(steps, error=1).to_json()["degree"] == 1
+    assert FitSpec.of(steps, error=1, drift=1).to_json()["degree"] == 1
     assert (
         FitSpec.of(StreamSchema.of(time="t", modelled={"x": "linear"}), drift=1).to_json()["degree"] == "auto"
     )
