@@ -66,6 +66,7 @@ class Status:
             "results": tally.results,
             "changes": tally.changes,
             "aside": tally.aside,
+            "beyond": tally.beyond,
             "batch_seconds": round(self.last, 3),
             "lag_seconds": None if self.lag is None else round(self.lag, 3),
             "now": None if self.now is None else format_instant(self.now),

@@ -331,7 +331,13 @@ class Solver(Prediction):
         rows = sum(len(one) for one in updates.values())
         if rows:
             self._flow_back(updates)
-        tally = Tally(updates=rows, solves=solved.solved, results=solved.results, changes=len(solved.changes))
+        tally = Tally(
+            updates=rows,
+            solves=solved.solved,
+            results=solved.results,
+            changes=len(solved.changes),
+            beyond=self._beyond(solved.fresh) if rows and self.predictor.bounds else 0,
+        )
         return Emission(solved.changes.table, {}, tally)
 
     def _restlessness(self) -> dict[str, Allotment]:

@@ -96,7 +96,13 @@ def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
     if stream.format == "parquet":
         with _readable(files[0], stream):
             return pq.read_schema(files[0]).remove_metadata()
-    return read_file(stream, files[0]).schema
+    # Text has no unit: what is read from it is in microseconds, as Spark's timestamps are.
+    return pa.schema(
+        [
+            (one.name, pa.timestamp("us", one.type.tz) if pa.types.is_timestamp(one.type) else one.type)
+            for one in read_file(stream, files[0]).schema
+        ]
+    )
 
 
 def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:
