@@ -1,7 +1,7 @@
 """Violations against the precision that is asked for (Pulse paper, Fig. 9iii), for each way to split bounds, in one table.
 
-``macd``: one attribute in two windows, nothing to choose. ``spread``: ten of one against one of another, so that the first moves it more.
-``collision``: every vessel takes part in many pairs, and the smallest of its shares counts.
+``macd``: one attribute in two windows, nothing to choose. ``spread``: ten of one against one of another, so that the first
+moves it more. ``collision``: every vessel takes part in many pairs, and the smallest of its shares counts.
 
 Run as ``python -m pulse.benchmarks.violations``, or with ``make bench``.
 """

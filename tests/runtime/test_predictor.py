@@ -93,7 +93,8 @@ def prediction(
     clause = MODEL if schema is LINES and name != "macd" and spec.get("policy") is None else ""
     text = QUERIES[name][0].format(model=clause)
     query = parse(f"{text} {ending} with possible", {"S": schema}).bind({})
-    given = {"horizon": 6.0, **spec}
+    # Where a model runs out its key takes no part in an envelope, and the truth of fewer keys is another.
+    given = {"horizon": 1000.0 if name == "envelope" else 6.0, **spec}
     return Prediction(Predictor.of(query, {"S": PredictSpec.of(schema, **given)}, split=split))
 
 
