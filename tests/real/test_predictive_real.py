@@ -225,7 +225,7 @@ def test_filter_on_ticks(ending: str, error: str | None, policy: str) -> None:
 
 @pytest.mark.parametrize(("ending", "error"), [("", 25.0), ("error within 50", None)])
 def test_collision_of_vessels(ending: str, error: float | None) -> None:
-    table = with_velocity(frame("vessels", 4_000, seed=1, vessels=30, area=15_000.0))
+    table = with_velocity(frame("vessels", 4_000, seed=1, vessels=30, followers=10, area=15_000.0))
     replayed(
         collision("id", 1000.0),
         {"objects": table},
@@ -303,13 +303,13 @@ def test_equities(recorded: Path, asked: Asked, ending: str, error: str | None) 
 
 @cache
 def harbour(folder: Path) -> pa.Table:
-    """Four hours of vessels in New York harbour, in metres."""
+    """Two hours of vessels in New York harbour, in metres."""
     path = str(folder / "ais_nyharbor_20201201_07.parquet")
     reader = get_format("ais").prepare(path)
     names = ["mmsi", "t", "x", "y", "sog", "cog"]
     table = pa.Table.from_batches([b for unit in reader.units(path) for b in reader.batches(unit, names)])
     day = dt.datetime(2020, 12, 3)
-    inside = pc.and_(pc.greater_equal(table["t"], day), pc.less(table["t"], day + dt.timedelta(hours=4)))
+    inside = pc.and_(pc.greater_equal(table["t"], day), pc.less(table["t"], day + dt.timedelta(hours=2)))
     return with_velocity(table.filter(inside))
 
 
