@@ -128,14 +128,24 @@ def unpacked_table(payload: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def arrived(frames: Iterable[pd.DataFrame], streams: Iterable[str]) -> dict[str, pa.Table]:
-    """The tuples of parcels, by stream, in the order of their arrival."""
+def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, str]) -> dict[str, pa.Table]:
+    """The tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
+
+    Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times.
+    """
     rows = [row for frame in frames for row in frame.itertuples(index=False)]
     rows.sort(key=lambda row: (row.modified, row.origin, row.block, row.number))
     parts: dict[str, list[pa.Table]] = {}
+    of_files: dict[str, bool] = {}
     for row in rows:
         parts.setdefault(row.stream, []).append(unpacked_table(bytes(row.payload)))
-    return {name: pa.concat_tables(parts[name]).combine_chunks() for name in streams if name in parts}
+        of_files[row.stream] = row.modified != 0
+    found = {}
+    for name, time in times.items():
+        if name in parts:
+            table = pa.concat_tables(parts[name]).combine_chunks()
+            found[name] = table if of_files[name] else table.sort_by(time)
+    return found
 
 
 # -- state as bytes -------------------------------------------------------------------------------------------
@@ -220,6 +230,11 @@ class Keeping(StatefulProcessor):
     def __init__(self, predictor: Predictor, lateness: int) -> None:
         self.predictor, self.lateness = predictor, lateness
 
+    @property
+    def times(self) -> dict[str, str]:
+        """The time attributes of the streams."""
+        return {name: spec.schema.time for name, spec in self.predictor.specs.items()}
+
     def init(self, handle: Any) -> None:
         """Open the state."""
         self._kept = handle.getValueState("kept", "payload binary")
@@ -255,7 +270,7 @@ class Predicting(Keeping):
         prediction = Prediction(self.predictor)
         if kept is not None:
             prediction.validators, prediction.state, prediction.allotted, prediction.now = kept
-        tuples = arrived(rows, self.predictor.specs)
+        tuples = arrived(rows, self.times)
         now = newest(tuples, self.predictor, prediction.now)
         emission = prediction.push(tuples)
         prediction.now = now
@@ -278,7 +293,7 @@ class Validating(Keeping):
         validators, now, bound = kept or ({name: Validator(spec) for name, spec in specs.items()}, None, -1)
         bound = self._take_bounds(validators, bound)
         counts, out, aside = Counts(), [], 0
-        tuples = arrived(rows, specs)
+        tuples = arrived(rows, self.times)
         now = newest(tuples, self.predictor, now)
         for stream, table in tuples.items():
             pushed = validators[stream].push(table)

@@ -1,7 +1,7 @@
 """Where the tuples of a job come from: what columns they have, files in the order of their arrival, and Spark's streaming frames.
 
-The order of arrival within a micro-batch is, for files, that of their modification times, then names, then rows; of Kafka's
-partitions that of offsets. Both engines read files in the same order.
+The order of arrival within a micro-batch is, for files, that of their modification times, then names, then rows; what comes from
+elsewhere is put in the order of its times. Both engines read files in the same order.
 """
 
 from __future__ import annotations

@@ -186,7 +186,11 @@ def test_parcels_come_back_in_the_order_of_arrival() -> None:
             parcel(1, "b", 5, [5]),
         ]
     )
-    assert arrived([frame], ["S", "T"])["S"].column("x").to_pylist() == [1, 2, 3, 4, 5, 6]
+    assert arrived([frame], {"S": "x", "T": "x"})["S"].column("x").to_pylist() == [1, 2, 3, 4, 5, 6]
+    backwards = pd.DataFrame([parcel(0, "", 1, [4, 2]), parcel(0, "", 0, [3, 1])])
+    assert arrived([backwards], {"S": "x"})["S"].column("x").to_pylist() == [1, 2, 3, 4]
+    late = pd.DataFrame([parcel(7, "a", 0, [4, 2])])
+    assert arrived([late], {"S": "x"})["S"].column("x").to_pylist() == [4, 2]
 
 
 def test_files_in_one_partition_are_told_apart() -> None:
