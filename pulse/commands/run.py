@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,7 +69,8 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
     from pulse.runtime.predictive import start
     from pulse.runtime.spark import session
 
-    spark = session(master, "pulse-run", **dict(job.spark))
+    settings: dict[str, Any] = dict(job.spark)
+    spark = session(master, "pulse-run", **settings)
     try:
         with _interrupts() as interrupted:
             running = start(spark, job, once=once, on_status=told)
