@@ -14,7 +14,6 @@ that did not agree with a model, a small share of all.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import time as clock
@@ -115,10 +114,6 @@ def start(
     for name, one in job.streams.items():
         if one.source == "frame" and name not in frames:
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
-    if importlib.util.find_spec("google.protobuf") is None:
-        raise JobError(
-            f"{job.where}: Spark's stateful operators need the Python package protobuf; pip install 'protobuf>=6.33.5,<7'"
-        )
     predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
     keep_fingerprint(job)
     handler = _Handler(job, predictor, sink, on_batch, on_status)
