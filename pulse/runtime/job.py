@@ -13,8 +13,8 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression
-from pulse.operators import summary
 from pulse.operators.grid import ResolvedGrid, cell_size
+from pulse.operators.summary import schema as summary_schema
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
@@ -60,7 +60,7 @@ class Job:
     def schema(self) -> pa.Schema:
         """The columns of the result."""
         if self.summary:
-            return summary.schema(self.columns.modelled)
+            return summary_schema(self.columns.modelled)
         if self.rate is None:
             return self.columns.segment_schema(lineage=self.lineage)
         return self.columns.tuple_schema(self.query.select)

@@ -151,7 +151,8 @@ class Standing:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             found, evaluation = self._evaluated(inputs)
             return within(found, since, _FAR), sum(one.groups for one in inputs.values()), evaluation
-        parts, solved, evaluation = [], 0, None
+        parts, solved = [], 0
+        whole: Evaluation | None = None
         for place, leaf in enumerate(leaves):
             if not marks[leaf.stream].any():
                 continue
@@ -168,7 +169,7 @@ class Standing:
             solved += inputs[leaf].groups
             found, evaluation = self._evaluated(inputs)
             parts.append(within(found, since, _FAR))
-        whole = evaluation if len(leaves) == 1 else None
+            whole = evaluation if len(leaves) == 1 else None
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
     def _evaluated(self, inputs: Mapping[Node, Relation]) -> tuple[Relation, Evaluation]:
