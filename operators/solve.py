@@ -75,20 +75,20 @@ def solve(relation: Relation, predicate: Expression, *, possible: bool) -> tuple
     Without ``possible`` that set is not worked out and equals the model's. A point row has the set of its instant, or none. The
     relation may have gained hidden columns, whose names begin with ``#``.
     """
-    plain = _positive(predicate, negate=False)
+    plain = positive(predicate)
     work = Evaluation(relation, "filter", null=1.0)
     atoms = [_Atom(work, one) for one in _comparisons(plain)]  # rows are cut before any set is made
     found = {atom.comparison: atom.truths(possible) for atom in atoms}
     return work.relation, _combined(plain, found, work.relation)
 
 
-def _positive(predicate: Expression, *, negate: bool) -> Expression:
+def positive(predicate: Expression, *, negate: bool = False) -> Expression:
     """The predicate, or its negation, without NOT."""
     match predicate:
         case Not(operand):
-            return _positive(operand, negate=not negate)
+            return positive(operand, negate=not negate)
         case And(operands) | Or(operands):
-            parts = tuple(_positive(one, negate=negate) for one in operands)
+            parts = tuple(positive(one, negate=negate) for one in operands)
             return And(parts) if isinstance(predicate, And) is not negate else Or(parts)
         case Comparison(relation, left, right):
             return Comparison(NEGATED[relation], left, right) if negate else predicate

@@ -31,17 +31,12 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import (
     FLIPPED,
-    NEGATED,
-    TRUE,
     And,
     Arithmetic,
-    Column,
     Comparison,
     Constant,
     Expression,
     Function,
-    Not,
-    Or,
     columns_of,
     walk,
 )
@@ -49,11 +44,10 @@ from pulse.kernels.extrema import bounds, critical_points
 from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial import add, evaluate, multiply, subtract
 from pulse.kernels.roots import Roots, real_roots
-from pulse.operators.errors import OperandError
 from pulse.operators.evaluate import numbers_of
 from pulse.operators.lifted import magnitudes
 from pulse.operators.relation import Relation
-from pulse.operators.solve import NOISE, solve
+from pulse.operators.solve import NOISE, positive, solve
 from pulse.validation.matching import least
 from pulse.validation.sensitivity import SPAN, Errors, Forward, shares
 from pulse.validation.splits import Split, equi
@@ -162,23 +156,6 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
         rounding = np.maximum(rounding, np.where(matters[:, j], atom.noise + forward.approximation(j), 0.0))
     amount = np.maximum(np.abs(value) - rounding, 0.0) * _STRICTLY
     return Margins(forward, moving, value >= 0.0, amount, matters)
-
-
-def positive(predicate: Expression, *, negate: bool = False) -> Expression:
-    """The predicate, or its negation, without NOT."""
-    match predicate:
-        case Not(operand):
-            return positive(operand, negate=not negate)
-        case And(operands) | Or(operands):
-            parts = tuple(positive(one, negate=negate) for one in operands)
-            return And(parts) if isinstance(predicate, And) is not negate else Or(parts)
-        case Comparison(relation, left, right):
-            return Comparison(NEGATED[relation], left, right) if negate else predicate
-        case Constant(bool() as value):
-            return Constant(value is not negate)
-        case Column():
-            return Comparison("!=" if negate else "=", predicate, TRUE)
-    raise OperandError(f"slack: expected a predicate, got {predicate}")
 
 
 def _difference(comparison: Comparison) -> Expression:
