@@ -13,6 +13,10 @@ Layers, each importing strictly lower ones::
       hull   group         intervals         exact
                          status   _jit
 
+    window_average  window_extremum  sample     near  around     validate
+          (on window, extrema)    (on window)    (on align)    (on key_state, trend, knots)
+    compare  summary  stretches  texts          sample by sample, on nothing but _jit
+
 Conventions shared by all of them:
 
 * A batch of polynomials is ``c`` of shape ``(n, k)``: row ``i`` is
