@@ -175,16 +175,23 @@ class Evaluation:
         return sample(self.segments(node), every)
 
     def _integrals(self, node: Window, below: Relation, every: int) -> Samples:
-        """A window, and with it the expected ones over the same input, as far as there is room to keep them."""
+        """A window, and with it the expected ones over the same input, as far as there is room to keep them.
+
+        The smallest of them all is always among those evaluated: its places are those of all, whenever they are evaluated, and
+        windows that share places are joined without a copy.
+        """
         kept = [one for (other, _), one in self._sampled.items() if isinstance(other, Window)]
         used = sum(map(_bytes, kept))
         room = (SHARED_BYTES - used) // max(used // max(len(kept), 1), 1) if kept else 4
-        waiting = [one for one in self._expected.get(_family(node), ()) if (one, every) not in self._sampled]
-        others = [one for one in waiting if one != node][: max(room - 1, 0)]
-        asked = [(one.output, one.size, one.columns) for one in (node, *others) if isinstance(one.size, int)]
+        expected = self._expected.get(_family(node), ())
+        others = [one for one in expected if one != node and (one, every) not in self._sampled]
+        smallest = min((node, *expected), key=_microseconds)
+        chosen = dict.fromkeys((node, *others[: max(room - 1, 0)], smallest))
+        asked = [(one.output, _microseconds(one), one.columns) for one in chosen]
         made = integrals_samples(below, node.function, node.argument, asked, every)
-        self._sampled |= {(one, every): samples for one, samples in zip(others, made[1:], strict=True)}
-        return made[0]
+        found = dict(zip(chosen, made, strict=True))
+        self._sampled |= {(one, every): samples for one, samples in found.items() if one in others}
+        return found[node]
 
 
 def without_possible(relation: Relation) -> Relation:
@@ -213,6 +220,11 @@ def _nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | 
         ]
         slack = 0.05 * abs(reach) + max(errors)
     return Nearness(near.left, near.right, reach, near.window, slack)
+
+
+def _microseconds(node: Window) -> int:
+    assert isinstance(node.size, int)
+    return node.size
 
 
 def _family(node: Window) -> tuple[Node, str, str]:
