@@ -50,6 +50,8 @@ SHARED_SCANS = 4
 """Scans, narrowed each in its own way, that they keep."""
 
 
+_BYTES_PER_INSTANT = 17  # value, error and certainty
+
 _INTEGRALS = ("sum", "avg")
 
 
@@ -180,9 +182,9 @@ class Evaluation:
         The smallest of them all is always among those evaluated: its places are those of all, whenever they are evaluated, and
         windows that share places are joined without a copy.
         """
-        kept = [one for (other, _), one in self._sampled.items() if isinstance(other, Window)]
-        used = sum(map(_bytes, kept))
-        room = (SHARED_BYTES - used) // max(used // max(len(kept), 1), 1) if kept else 4
+        used = sum(_bytes(one) for (other, _), one in self._sampled.items() if isinstance(other, Window))
+        instants = below.groups + float((below.hi - below.lo).sum()) * 1e6 / every
+        room = int((SHARED_BYTES - used) / (_BYTES_PER_INSTANT * instants + 1.0))
         expected = self._expected.get(_family(node), ())
         others = [one for one in expected if one != node and (one, every) not in self._sampled]
         smallest = min((node, *expected), key=_microseconds)
