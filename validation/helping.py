@@ -84,7 +84,8 @@ class Limits:
 
 
 def _legs(term: IntArray, part: FloatArray, results: int) -> FloatArray:
-    return np.bincount(term, part, 2 * results).reshape(results, 2)
+    total: FloatArray = np.bincount(term, part, 2 * results).astype(float)
+    return total.reshape(results, 2)
 
 
 def _growth(used: FloatArray, growing: FloatArray) -> FloatArray:
