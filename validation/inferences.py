@@ -19,7 +19,7 @@ from pulse.operators.relation import Relation
 from pulse.validation.matching import least
 from pulse.validation.needs import Needs
 from pulse.validation.sensitivity import Errors, Forward
-from pulse.validation.slack import distance_level, margins, shares_of_margin
+from pulse.validation.slack import Note, distance_level, margins, shares_of_margin
 from pulse.validation.splits import Split
 
 
@@ -58,10 +58,12 @@ def decision_shares(
     tolerance: Tolerance | None = None,
     *,
     empty_only: bool = False,
+    note: Note | None = None,
 ) -> Needs:
     """Per group, what each modelled column of a predicate may move by for the answer of every row to stay.
 
     With a tolerance: or for no comparison to err by more than that. With ``empty_only`` rows that have a result are left free.
+    ``note`` is told of all limits that the shares keep.
     """
     rows = len(relation)
     found = margins(relation, predicate)
@@ -71,7 +73,7 @@ def decision_shares(
     if empty_only:
         budget = np.where(holds, np.inf, budget)
     if tolerance is None:
-        own = shares_of_margin(found, budget, rows, split, restlessness)
+        own = shares_of_margin(found, budget, rows, split, restlessness, note)
         return {name: least(values, relation.group, relation.groups) for name, values in own.items()}
     out: Needs = {}
     for j, comparison in enumerate(found.comparisons):
@@ -80,7 +82,7 @@ def decision_shares(
         if tolerance.strict and not empty_only:
             limit = np.where(holds, allowed, limit)
         only = found._replace(matters=_column(found.matters.shape, j))
-        for name, values in shares_of_margin(only, limit, rows, split, restlessness).items():
+        for name, values in shares_of_margin(only, limit, rows, split, restlessness, note).items():
             need = least(values, relation.group, relation.groups)
             out[name] = np.fmin(out[name], need) if name in out else need
     return out

@@ -11,7 +11,8 @@ filter     passed on where a key has results. The predicate's columns (*inferenc
            where there is no result and the depth where there is one, or of the query's tolerance where that is larger
            (:mod:`~pulse.validation.inferences`)
 join       passed on to the sides; its condition as a filter, over all pairs whose keys can match
-           (:mod:`~pulse.validation.pairing`)
+           (:mod:`~pulse.validation.pairing`), with a second helping of what the smallest shares leave
+           (:mod:`~pulse.validation.helping`)
 window     ``avg``, ``min``, ``max``: passed on; ``sum``: over the window's seconds
 across     :mod:`~pulse.validation.contributions`
 union      to the member that a key came from

@@ -3,6 +3,9 @@
 A bound on an output column is that of the input's own column, for every pair that a key takes part in: the smallest. Pairs
 that give no result have a slack, also those that the join itself never looked at because they are far apart; where a predicate
 bounds the distance of two positions, that of far pairs is taken from their bounding boxes, as ``distance - reach``.
+
+Of its shares in all pairs a key keeps the smallest. What that leaves to its partners they get in a second helping
+(:mod:`~pulse.validation.helping`); where a stream is joined with itself, a key is the same input on both sides.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of
+from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
 from pulse.operators.join import (
     all_pairs,
     common_cells,
@@ -24,12 +27,13 @@ from pulse.operators.join import (
 )
 from pulse.operators.pair_join import position_boxes
 from pulse.operators.relation import Relation
-from pulse.plan.nodes import Join, Near, Node
+from pulse.plan.nodes import Filter, Join, Near, Node, Scan
+from pulse.validation.helping import Limits
 from pulse.validation.inferences import Tolerance, decision_shares
 from pulse.validation.matching import least, positions
 from pulse.validation.needs import Needs, smaller
 from pulse.validation.restlessness import Restlessness
-from pulse.validation.sensitivity import Errors
+from pulse.validation.sensitivity import SPAN, Errors, Forward, linear_legs
 from pulse.validation.splits import Split
 
 _ROWS = 1 << 16  # rows that are joined at once
@@ -64,26 +68,96 @@ def with_condition(
     left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
     rest = {**restless.groups(node.left), **restless.groups(node.right)}
     found = _Condition(node, left, right, split, rest, tolerance).needs()
-    out: list[Needs] = []
-    for needs, paired, own in zip(passed, found.paired, found.sides, strict=True):
+    free: list[Needs] = []
+    for needs, paired in zip(passed, found.paired, strict=True):
         # What was paired and came out empty depends on the condition's margin alone.
-        free = {name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()}
-        out.append(smaller(free, own))
-    return out[0], out[1]
+        free.append({name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()})
+    own = found.helped((free[0], free[1]))
+    return smaller(free[0], own[0]), smaller(free[1], own[1])
+
+
+class _Inputs:
+    """The inputs of a join's results, numbered: a modelled column of a group of either side.
+
+    Those of a stream that is joined with itself have one number on both sides.
+    """
+
+    def __init__(self, node: Join, left: Relation, right: Relation) -> None:
+        names = left.columns.modelled, right.columns.modelled
+        self.side = {name: i for i, own in enumerate(names) for name in own}
+        self.number: dict[str, IntArray] = {}
+        self.n = 0
+        for name, i in self.side.items():
+            groups = (left, right)[i].groups
+            self.number[name] = np.arange(self.n, self.n + groups)
+            self.n += groups
+        streams = _stream(node.left), _stream(node.right)
+        if streams[0] is None or streams[1] is None or streams[0].stream != streams[1].stream:
+            return
+        at = positions(right.keys, left.keys, right.groups, left.groups)
+        for name in names[1]:
+            twin = f"{streams[0].alias}.{name.removeprefix(f'{streams[1].alias}.')}"
+            if twin in names[0]:
+                same = self.number[twin]
+                self.number[name] = np.where(at >= 0, np.append(same, -1)[at], self.number[name])
+
+    def gathered(self, sides: tuple[Needs, Needs]) -> FloatArray:
+        """The smallest need of each input, NaN where there is none."""
+        out = np.full(self.n, np.nan)
+        for own in sides:
+            for name, values in own.items():
+                np.fmin.at(out, self.number[name], values)
+        return out
+
+
+def _stream(node: Node) -> Scan | None:
+    """The scan that a side is, but for filters."""
+    while isinstance(node, Filter):
+        node = node.input
+    return node if isinstance(node, Scan) else None
 
 
 class _Found:
-    """The condition's shares per side and group, and which groups met a partner."""
+    """The condition's shares per side and group, which groups met a partner, and the limits that the shares keep."""
 
-    def __init__(self, left: Relation, right: Relation) -> None:
+    def __init__(self, node: Join, left: Relation, right: Relation) -> None:
         self.sides: tuple[Needs, Needs] = ({}, {})
         self.paired: tuple[BoolArray, BoolArray] = (np.zeros(left.groups, bool), np.zeros(right.groups, bool))
+        self.inputs = _Inputs(node, left, right)
+        self.limits = Limits(self.inputs.n)
 
     def add(self, side: int, name: str, values: FloatArray, groups: IntArray) -> None:
         own = self.sides[side]
         if name not in own:
             own[name] = np.full(len(self.paired[side]), np.nan)
         np.fmin.at(own[name], groups, values)
+
+    def limit(self, expression: Expression, pairs: IntArray, limit: FloatArray) -> None:
+        """Note what an expression may err by in each pair."""
+        used = columns_of(expression)
+        names = tuple(name for name in self.inputs.side if name in used)
+        if not names:
+            return
+        inputs = np.stack([self.inputs.number[one][pairs[:, self.inputs.side[one]]] for one in names], axis=1)
+        legs = linear_legs(expression, names)
+        if legs is None:
+            self.limits.fix(inputs[~np.isposinf(limit)].ravel())
+        else:
+            self.limits.add(inputs, [{names.index(k): v for k, v in leg.items()} for leg in legs], limit)
+
+    def helped(self, passed: tuple[Needs, Needs]) -> tuple[Needs, Needs]:
+        """The shares after a second helping, none above what is passed on; of an input on both sides the same for both.
+
+        So a key that has all its partners on one side, as each pair is looked at once, is not unknown on the other.
+        """
+        first, ceiling = self.inputs.gathered(self.sides), self.inputs.gathered(passed)
+        ceiling = np.where(np.isnan(ceiling), np.inf, ceiling)
+        grown = self.limits.helped(np.minimum(first, ceiling), ceiling)
+        out: tuple[Needs, Needs] = ({}, {})
+        for i, own in enumerate(self.sides):
+            for name in own:
+                out[i][name] = grown[self.inputs.number[name]]
+        return out
 
 
 class _Condition:
@@ -100,7 +174,7 @@ class _Condition:
     ) -> None:
         self.node, self.left, self.right = node, left, right
         self.split, self.restlessness, self.tolerance = split, restlessness, tolerance
-        self.found = _Found(left, right)
+        self.found = _Found(node, left, right)
 
     def needs(self) -> _Found:
         """The shares of all pairs, a chunk at a time."""
@@ -141,7 +215,14 @@ class _Condition:
                 for name, values in self.restlessness.items()
             }
             rest = {name: values[rows.group] for name, values in of_group.items()}
-        return decision_shares(rows, predicate, self.split, rest, self.tolerance, empty_only=empty_only)
+
+        def note(forward: Forward, index: int, limit: FloatArray) -> None:
+            of_pair = least(limit, rows.group[forward.row], len(pairs))
+            self.found.limit(forward.expressions[index], pairs, np.where(np.isnan(of_pair), np.inf, of_pair))
+
+        return decision_shares(
+            rows, predicate, self.split, rest, self.tolerance, empty_only=empty_only, note=note
+        )
 
     def _near(self, pairs: IntArray, near: Near) -> IntArray:
         """The pairs whose boxes come within reach; others get their shares from the distance of the boxes."""
@@ -154,7 +235,9 @@ class _Condition:
         far = distance > reach
         # hypot of the coordinates' errors, each of two positions: an equal part of it for all four.
         allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
-        share = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9) / np.sqrt(8.0)
+        limit = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9)
+        share = limit / np.sqrt(8.0)
+        self.found.limit(_span(near), pairs[far], limit)
         for i, names in enumerate((near.left, near.right)):
             groups = pairs[far, i]
             self.found.paired[i][groups] = True
@@ -169,8 +252,11 @@ def _reach(near: Near) -> float:
 
 
 def _within(near: Near) -> Expression:
-    columns = tuple(Column(name) for name in (*near.left, *near.right))
-    return Comparison("<=", Function("distance", columns), Constant(_reach(near)))
+    return Comparison("<=", Function("distance", _span(near).arguments), Constant(_reach(near)))
+
+
+def _span(near: Near) -> Function:
+    return Function(SPAN, tuple(Column(name) for name in (*near.left, *near.right)))
 
 
 def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:

@@ -260,6 +260,14 @@ def linear_factors(expression: Expression, modelled: Sequence[str]) -> dict[str,
     return factors(expression, 1.0)
 
 
+def linear_legs(expression: Expression, modelled: Sequence[str]) -> list[dict[str, float]] | None:
+    """The sums of which an expression's error is the hypotenuse, by their factors: two of a distance, one of what is linear."""
+    spans = isinstance(expression, Function) and expression.name == SPAN
+    parts = _differences(expression) if spans else (expression,)
+    legs = [linear_factors(one, modelled) for one in parts]
+    return None if any(one is None for one in legs) else [one for one in legs if one is not None]
+
+
 def shares(
     forward: Forward, index: int, budget: FloatArray, split: Split, restlessness: Errors
 ) -> dict[str, FloatArray]:

@@ -23,6 +23,7 @@ is no promise, as the crossing may move to where they fail.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -116,14 +117,25 @@ def allot_slack(
     return shares_of_margin(found, budget, len(relation), split, restlessness or {})
 
 
+Note = Callable[[Forward, int, FloatArray], None]
+"""Told of every expression (by its index) whose error is limited, and the limits per row of ``forward.relation``."""
+
+
 def shares_of_margin(
-    found: Margins, budget: FloatArray, rows: int, split: Split, restlessness: Errors
+    found: Margins,
+    budget: FloatArray,
+    rows: int,
+    split: Split,
+    restlessness: Errors,
+    note: Note | None = None,
 ) -> dict[str, FloatArray]:
     """Shares, per original row, that keep the error of every comparison that matters within ``budget`` (by part of a row)."""
     out: dict[str, FloatArray] = {}
     of_part = {name: values[found.forward.row] for name, values in restlessness.items()}
     for j in range(len(found.comparisons)):
         limit = np.where(found.matters[:, j], budget, np.inf)
+        if note is not None:
+            note(found.forward, j, limit)
         for name, values in shares(found.forward, j, limit, split, of_part).items():
             own = least(values, found.forward.row, rows)
             out[name] = np.fmin(out[name], own) if name in out else own
