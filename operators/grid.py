@@ -116,6 +116,13 @@ def within(relation: Relation, begin: int, end: int) -> Relation:
     return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
 
 
+def within_each(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
+    """As :func:`within`, with a range for each group."""
+    rows, group = np.arange(len(relation)), relation.group
+    lo, hi, kept = _cut(relation, rows, begin[group], end[group])
+    return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
+
+
 def places(portion: Relation, position: tuple[str, str], reach: float, cell: float) -> IntArray:
     """The cells ``(ix0, ix1, iy0, iy1)``, ends included, that each group's box touches, grown by errors and half the reach."""
     box = _group_boxes(portion, position)
@@ -204,6 +211,40 @@ def is_home(left: IntArray, right: IntArray, ix: int, iy: int) -> BoolArray:
         np.maximum(left[:, 2], right[:, 2]) == iy
     )
     return home
+
+
+def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
+    """Cells dealt to ``places`` places, neighbours to different ones as a rule."""
+    mixed = ((ix + _SIDE) * 0x9E3779B1 + (iy + _SIDE) * 0x85EBCA77) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+    place: IntArray = (mixed ^ (mixed >> 13)) % places
+    return place
+
+
+def folded_places(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
+    """The places of all cells of a range ``(ix0, ix1, iy0, iy1)``; of a very large one, all there are."""
+    across, along = cells[1] - cells[0] + 1, cells[3] - cells[2] + 1
+    if across * along > _CROWD * places:
+        return frozenset(range(places))
+    ix, iy = np.divmod(np.arange(across * along), along)
+    return frozenset(folded(ix + cells[0], iy + cells[2], places).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedHome:
+    """One of ``places`` places that all cells are dealt to, and the cells of the groups of either side."""
+
+    place: int
+    places: int
+    left: IntArray
+    right: IntArray
+
+    def keep(self, pairs: IntArray) -> IntArray:
+        """The pairs ``(P, 2)`` of left and right groups whose home, a cell, was dealt to this place."""
+        left, right = self.left[pairs[:, 0]], self.right[pairs[:, 1]]
+        ix, iy = np.maximum(left[:, 0], right[:, 0]), np.maximum(left[:, 2], right[:, 2])
+        kept: IntArray = pairs[folded(ix, iy, self.places) == self.place]
+        return kept
 
 
 def cell_size(

@@ -7,14 +7,14 @@ the segments below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pulse.core.certainty import LIKELY
 from pulse.core.expression import TRUE, Constant
 from pulse.operators.envelope import Envelope
 from pulse.operators.extremum import Extremum
 from pulse.operators.filter import Filter as FilterOperator
-from pulse.operators.grid import PairHome
+from pulse.operators.grid import FoldedHome, PairHome
 from pulse.operators.integral import Integral
 from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
@@ -54,6 +54,9 @@ _BYTES_PER_INSTANT = 17  # value, error and certainty
 
 _INTEGRALS = ("sum", "avg")
 
+Homes = Callable[[Relation, Relation], FoldedHome]
+"""From the two inputs of a pair join to which of their pairs are solved here."""
+
 
 class Evaluation:
     """The nodes of a fragment over ``inputs``: the relations of its leaves.
@@ -63,7 +66,11 @@ class Evaluation:
     """
 
     def __init__(
-        self, inputs: Mapping[Node, Relation], *, possible: bool = False, home: PairHome | None = None
+        self,
+        inputs: Mapping[Node, Relation],
+        *,
+        possible: bool = False,
+        home: PairHome | Homes | None = None,
     ) -> None:
         self._inputs, self._possible, self._home = dict(inputs), possible, home
         self._relations: dict[tuple[Node, bool], Relation] = {}
@@ -146,7 +153,8 @@ class Evaluation:
             operator = PairJoin(_nearness(node.near, left, right), node.condition, node.columns)
             pairs = operator.pairs(left, right)
             if self._home is not None:
-                pairs = self._home.keep(pairs)
+                home = self._home if isinstance(self._home, PairHome) else self._home(left, right)
+                pairs = home.keep(pairs)
             joined = operator.segments(left, right, pairs)
             rest = split_condition(node.condition, node.left.columns, node.right.columns)[1]
         return joined if rest == TRUE else FilterOperator(rest, possible).segments(joined)

@@ -4,9 +4,10 @@
 
     source ──parcels──> by bucket of keys: all of the prediction ──────────────────────────────┐
                                                                                                 ├──> foreachBatch: sink,
-    source ──parcels──> by bucket of keys: validators ──updates──> one place: standing query ───┘    aside, status, bounds
+    source ──parcels──> by bucket of keys: validators ──updates──> places: standing query ──────┘    aside, status, bounds
 
 The upper way is taken where all rows that must meet lie by their stream's key, the lower for pairs and aggregates across keys.
+Pairs that come near are spread by grid cell over as many places as there are buckets; for all else there is one place.
 State lies in RocksDB under the checkpoint; a micro-batch that was not committed is run again with the same number on the state
 before, and every sink that keeps files replaces what it has of that number. Results pass through the driver: they come of tuples
 that did not agree with a model, a small share of all.
@@ -37,6 +38,7 @@ from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
+from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import (
     ASIDE,
     BOUNDS,
@@ -54,6 +56,7 @@ from pulse.runtime.predictive_state import (
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
 from pulse.runtime.sources import frame_of, predictor_of, unreadable
+from pulse.runtime.spread import coalesced
 
 FINGERPRINT = "_pulse_job.json"
 OBSERVED = "pulse"
@@ -141,6 +144,10 @@ def _predicted(
     parcels = reduce(DataFrame.union, parts)
     if runs_in_buckets(predictor):
         return _stateful(parcels, Predicting(predictor, job.lateness))
+    spread = spread_of(predictor, job.buckets, job.cell)
+    if spread is not None:
+        updates = _stateful(parcels, Scattering(predictor, job.lateness, spread))
+        return _stateful(updates, Pairing(predictor, job.lateness, spread))
     assert job.checkpoint is not None
     bounds = str(Path(job.checkpoint) / "bounds")
     updates = _stateful(parcels, Validating(predictor, job.lateness, bounds))
@@ -169,6 +176,8 @@ class _Handler:
         self.sink, self.on_batch, self.on_status = sink, on_batch, on_status
         self.status = Status()
         self.now: int | None = None
+        in_buckets = runs_in_buckets(predictor)
+        self.spread = not in_buckets and spread_of(predictor, job.buckets, job.cell) is not None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         begin = clock.perf_counter()
@@ -176,11 +185,10 @@ class _Handler:
             [("channel", "ascending"), ("place", "ascending"), ("stream", "ascending")]
         )
         told = rows.select(["channel", "stream", "now", "payload"]).to_pylist()
-        changes = numbered(
-            [(unpacked_table(one["payload"]), one["now"]) for one in told if one["channel"] == CHANGES],
-            self.predictor.standing.schema,
-            batch,
-        )
+        parts = [(unpacked_table(one["payload"]), one["now"]) for one in told if one["channel"] == CHANGES]
+        if self.spread:
+            parts = coalesced(parts, self.predictor.standing)
+        changes = numbered(parts, self.predictor.standing.schema, batch)
         seen = [one["now"] for one in told if one["now"]]
         self.now = max([*seen, *([] if self.now is None else [self.now])], default=None)
         if self.sink is None:
@@ -194,6 +202,7 @@ class _Handler:
             if one["channel"] == BOUNDS:
                 write_bounds(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
         tally = Tally(**{name: pa.compute.sum(rows.column(name)).as_py() or 0 for name in TALLIED})
+        tally.changes = changes.num_rows  # what moved between places is none
         self.status.add(tally, self.now, clock.perf_counter() - begin)
         if self.on_status is not None:
             self.on_status(self.status)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -80,7 +81,10 @@ class SinkJob:
 
 @dataclass(frozen=True)
 class Job:
-    """All of a job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages."""
+    """All of a job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages.
+
+    ``cell`` is the side of the grid cells by which pairs that come near are spread, in units of their positions.
+    """
 
     query: str
     streams: Mapping[str, StreamJob]
@@ -94,6 +98,7 @@ class Job:
     trigger: int | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     where: str = "job"
+    cell: float | None = None
 
     @property
     def aside(self) -> str | None:
@@ -121,6 +126,7 @@ class Job:
             "buckets": self.buckets,
             "lateness": self.lateness,
             "split": self.split,
+            "cell": self.cell,
         }
         read: dict[str, Any] = json.loads(json.dumps(made, default=str, sort_keys=True))
         return read
@@ -165,6 +171,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
         trigger=top.duration("trigger", None),
         spark=_settings(top.table("spark")),
         where=where,
+        cell=top.size("cell"),
     )
     top.nothing_else()
     try:
@@ -311,6 +318,15 @@ class _Table:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.wrong(key, "a whole number above 0", repr(value))
         return value
+
+    def size(self, key: str) -> float | None:
+        """A finite number above 0; None where the key is not there."""
+        value = self.any(key)
+        if value is None:
+            return None
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 < value < math.inf:
+            raise self.wrong(key, "a number above 0", repr(value))
+        return float(value)
 
     def duration(self, key: str, default: Any, *, write: str = "10 s") -> Any:
         """Microseconds of a duration."""

@@ -10,6 +10,8 @@ those come back through a folder of files with the next micro-batch, and until t
     tuples ──> Validating (bucket) ──updates──> Solving (one place) ──> changes
                    ^                                 |
                    └── bounds of the batch before <──┘
+
+Pairs that come near meet in several places instead: :mod:`pulse.runtime.predictive_spread`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
 from pulse.validation.validator import Counts, Validator
 
-VERSION = 1
+VERSION = 2
 TALLIED = tuple(one.name for one in fields(Tally))
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
@@ -289,30 +291,37 @@ class Validating(Keeping):
 
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Validate the bucket's tuples."""
+        kept, updates, out = self.validated(place, kept, rows)
+        validators, now, _ = kept
+        for stream, one in updates.items():
+            said = (place, Parcel(0, place, one).pack(), self._rates(validators[stream]))
+            out.append(row(0, UPDATES, stream=stream, now=now, payload=pack_state(said)))
+        return kept, out
+
+    def validated(
+        self, place: int, kept: Any, rows: Iterator[pd.DataFrame]
+    ) -> tuple[Any, dict[str, Relation], list[dict[str, Any]]]:
+        """What is kept of the bucket's validators, their updates by stream, and rows with all else, the figures among them."""
         specs = self.predictor.specs
         validators, now, bound = kept or ({name: Validator(spec) for name, spec in specs.items()}, None, -1)
         bound = self._take_bounds(validators, bound)
-        counts, out, aside = Counts(), [], 0
+        counts, out, tally = Counts(), [], Tally()
         tuples = arrived(rows, self.times)
         now = newest(tuples, self.predictor, now)
+        updates: dict[str, Relation] = {}
         for stream, table in tuples.items():
             pushed = validators[stream].push(table)
             counts.add(pushed.counts)
             if pushed.aside is not None and pushed.aside.num_rows:
-                aside += pushed.aside.num_rows
-                out.append(row(1 + place, ASIDE, stream=stream, payload=packed_table(pushed.aside)))
-            said = (place, Parcel(0, place, pushed.updates).pack(), self._rates(validators[stream]))
-            out.append(row(0, UPDATES, stream=stream, payload=pack_state(said)))
-        for one in out:
-            one["now"] = now or 0
+                tally.aside += pushed.aside.num_rows
+                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(pushed.aside)))
+            updates[stream] = pushed.updates
         if now is not None:
             for validator in validators.values():
                 validator.forget(self.watermark(now) - self.predictor.standing.radius)
-        tally = Tally(
-            tuples=counts.tuples, validated=counts.validated, violations=counts.violated, aside=aside
-        )
+        tally.tuples, tally.validated, tally.violations = counts.tuples, counts.validated, counts.violated
         out.append(row(1 + place, TALLY, now=now, tally=tally))
-        return (validators, now, bound), out
+        return (validators, now, bound), updates, out
 
     def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
         if self.bounds is None or not self.predictor.bounds:

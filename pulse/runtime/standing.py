@@ -30,11 +30,11 @@ from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
 
-_FAR = 1 << 62
-_GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
+FAR = 1 << 62
+GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class StandingState:
 
     streams: Mapping[str, Relation]
     results: Relation
-    watermark: int = -_FAR
+    watermark: int = -FAR
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class Standing:
         streams = dict(state.streams)
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
-            streams[stream], changed[stream] = _settled(streams[stream], one)
-        new, solved, evaluation = self._solve(streams, changed, since)
+            streams[stream], changed[stream] = settled(streams[stream], one)
+        new, solved, evaluation = self.solve(streams, changed, since)
         touched = self._touched(state.results, new, streams, changed)
-        before = within(state.results.select_groups(np.flatnonzero(touched)), since, _FAR)
-        changes = difference(_selected(before, self.output), _selected(new, self.output))
+        before = within(state.results.select_groups(np.flatnonzero(touched)), since, FAR)
+        changes = difference(selected(before, self.output), selected(new, self.output))
         kept = Relation.concat([_except(state.results, touched, since), new]).merged()
         return StandingState(streams, kept, state.watermark), Solved(changes, solved, new, evaluation)
 
@@ -119,38 +119,44 @@ class Standing:
         """Nothing before the watermark comes any more: forget what no result from it on depends on."""
         if watermark <= state.watermark:
             return state
-        oldest = watermark - self.radius - _GRACE
+        oldest = watermark - self.radius - GRACE
         streams = {
-            stream: _ending_after(relation, oldest).without_empty_groups()
+            stream: ending_after(relation, oldest).without_empty_groups()
             for stream, relation in state.streams.items()
         }
-        results = _ending_after(state.results, watermark).without_empty_groups()
+        results = ending_after(state.results, watermark).without_empty_groups()
         return StandingState(streams, results, watermark)
 
     def of_keys(self, relation: Relation, updates: Relation) -> Relation:
         """The segments of a stream of those keys only that updates are of."""
-        return relation.select_groups(np.flatnonzero(_in_other(relation, updates)))
+        return relation.select_groups(np.flatnonzero(in_other(relation, updates)))
 
     def recent(self, relation: Relation, instant: int) -> Relation:
         """What results from an instant on depend on."""
-        return within(relation, instant - self.radius - _GRACE, _FAR).without_empty_groups()
+        return within(relation, instant - self.radius - GRACE, FAR).without_empty_groups()
 
     # -- solving again --------------------------------------------------------------------------------------
 
-    def _solve(
-        self, streams: Mapping[str, Relation], changed: Mapping[str, BoolArray], since: int
+    def solve(
+        self,
+        streams: Mapping[str, Relation],
+        changed: Mapping[str, BoolArray],
+        since: int,
+        home: Homes | None = None,
     ) -> tuple[Relation, int, Evaluation | None]:
-        """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once."""
+        """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once.
+
+        ``home`` tells which pairs of a pair join are solved here; without it, all.
+        """
         recent = {
-            stream: within(relation, since - self.radius - _GRACE, _FAR)
-            for stream, relation in streams.items()
+            stream: within(relation, since - self.radius - GRACE, FAR) for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
         if not self.treats_keys_apart:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
-            found, evaluation = self._evaluated(inputs)
-            return within(found, since, _FAR), sum(one.groups for one in inputs.values()), evaluation
+            found, evaluation = self._evaluated(inputs, home)
+            return within(found, since, FAR), sum(one.groups for one in inputs.values()), evaluation
         parts, solved = [], 0
         whole: Evaluation | None = None
         for place, leaf in enumerate(leaves):
@@ -167,13 +173,13 @@ class Standing:
                     chosen = np.arange(len(mark))
                 inputs[other] = as_scanned(recent[other.stream].select_groups(chosen), other)
             solved += inputs[leaf].groups
-            found, evaluation = self._evaluated(inputs)
-            parts.append(within(found, since, _FAR))
+            found, evaluation = self._evaluated(inputs, home)
+            parts.append(within(found, since, FAR))
             whole = evaluation if len(leaves) == 1 else None
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
-    def _evaluated(self, inputs: Mapping[Node, Relation]) -> tuple[Relation, Evaluation]:
-        evaluation = Evaluation(inputs, possible=self.query.possible)
+    def _evaluated(self, inputs: Mapping[Node, Relation], home: Homes | None) -> tuple[Relation, Evaluation]:
+        evaluation = Evaluation(inputs, possible=self.query.possible, home=home)
         found = evaluation.segments(self.plan)
         if not self.query.possible:
             found = found.take(np.flatnonzero(found.certainty >= LIKELY))
@@ -194,7 +200,7 @@ class Standing:
         """Which groups of the old results are solved again: all, or those with a changed key of a stream among their keys."""
         if not self.treats_keys_apart or not results.groups:
             return np.ones(results.groups, bool)
-        touched = _in_other(results, new)
+        touched = in_other(results, new)
         for stream, marks in changed.items():
             for leaf in scans(self.plan):
                 if leaf.stream == stream:
@@ -205,7 +211,7 @@ class Standing:
         self, results: Relation, leaf: Scan, stream: Relation, marks: BoolArray
     ) -> BoolArray:
         """Result groups whose key columns that came from this scan name a changed key of it."""
-        names = [_followed(self.plan, f"{leaf.alias}.{name}") for name in stream.columns.key_names]
+        names = [followed(self.plan, f"{leaf.alias}.{name}") for name in stream.columns.key_names]
         own = results.columns.key_names
         if not names:
             return np.ones(results.groups, bool)
@@ -219,7 +225,7 @@ class Standing:
         return found
 
 
-def _followed(plan: Node, name: str) -> str | None:
+def followed(plan: Node, name: str) -> str | None:
     """What the output calls a key column of a scan; None where it is lost."""
     from pulse.core.expression import Column
     from pulse.plan.nodes import Project
@@ -227,7 +233,7 @@ def _followed(plan: Node, name: str) -> str | None:
     if isinstance(plan, Scan):
         return name if name in plan.columns.key_names else None
     for below in plan.inputs:
-        found = _followed(below, name)
+        found = followed(below, name)
         if found is None:
             continue
         if isinstance(plan, Project):
@@ -247,7 +253,7 @@ def _first_instant(relation: Relation) -> int:
     return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).min())
 
 
-def _settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
+def settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
     """The stream at rest after the updates, and which of its keys they are of."""
     whole = Relation.concat([held, updates])
     names = list(whole.keys)
@@ -256,10 +262,10 @@ def _settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
     keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
     rows = np.flatnonzero(keep & ((hi > whole.lo) | (whole.lo == whole.hi)))
     rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()
-    return rest, _in_other(rest, updates)
+    return rest, in_other(rest, updates)
 
 
-def _in_other(relation: Relation, other: Relation) -> BoolArray:
+def in_other(relation: Relation, other: Relation) -> BoolArray:
     """Which groups of a relation have a key that the other has."""
     if not relation.keys:
         return np.full(relation.groups, other.groups > 0)
@@ -273,22 +279,24 @@ def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolA
     """Marks of a stream's keys, for those that have something recent."""
     if marks is None:
         return np.zeros(recent.groups, bool)
-    return _in_other(recent, whole.select_groups(np.flatnonzero(marks)))
+    return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
 
 
 def _except(results: Relation, touched: BoolArray, since: int) -> Relation:
     """The results that stay: of untouched keys all, of touched ones what lies before."""
     stays = results.select_groups(np.flatnonzero(~touched))
-    before = within(results.select_groups(np.flatnonzero(touched)), -_FAR, since)
+    before = within(results.select_groups(np.flatnonzero(touched)), -FAR, since)
     return Relation.concat([stays, before])
 
 
-def _ending_after(relation: Relation, instant: int) -> Relation:
+def ending_after(relation: Relation, instant: int) -> Relation:
+    """The rows that end at an instant or later."""
     ends: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
     return relation.take(np.flatnonzero(ends >= instant))
 
 
-def _selected(relation: Relation, columns: Columns) -> Relation:
+def selected(relation: Relation, columns: Columns) -> Relation:
+    """With those of its keys that ``columns`` has."""
     names = relation.columns.key_names
     keys = tuple(relation.keys[names.index(name)] for name in columns.key_names)
     return replace(relation, columns=columns, keys=keys)

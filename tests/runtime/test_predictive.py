@@ -16,12 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pulse.runtime import predictive
 from pulse.runtime.predictive import CheckpointError, Listener, keep_fingerprint, runs_in_buckets, start
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_state import bounds_before
 from pulse.runtime.sinks import KafkaSink, read_changes
 from pulse.runtime.sources import SourceError, predictor_of
+from pulse.runtime.spread import coalesced
+from pulse.runtime.standing import Standing
 
 FILTER = "select symbol, price from S where price > 103"
 MACD = (
@@ -236,11 +239,21 @@ def test_a_batch_that_failed_after_its_results_were_written_gives_them_once(
     assert rows(found) == rows(in_process(job))
 
 
-def test_pairs_are_solved_in_a_second_stage(spark: SparkSession, tmp_path: Path) -> None:
+def test_pairs_are_solved_in_the_places_of_a_second_stage(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objects(tmp_path / "in", 2)
-    job = object_job(tmp_path, NEAR, "O")
+    job = object_job(tmp_path, NEAR, "O", cell=120)
     assert not runs_in_buckets(predictor_of(job))
+    places: list[int] = []
+
+    def counted(parts: list[tuple[pa.Table, int]], standing: Standing) -> list[tuple[pa.Table, int]]:
+        places.append(len(parts))
+        return coalesced(parts, standing)
+
+    monkeypatch.setattr(predictive, "coalesced", counted)
     status = ran(spark, job)
+    assert max(places) > 1
     found, expected = read_changes(tmp_path / "out"), in_process(job)
     assert len(found) > 5
     assert final(found, ("one", "other")) == final(expected, ("one", "other"))

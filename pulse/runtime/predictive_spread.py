@@ -1,0 +1,90 @@
+"""The two stages of a prediction whose pairs are spread by grid cell, inside Spark's workers (:mod:`pulse.runtime.spread`).
+
+::
+
+    tuples ──> Scattering (bucket) ──updates and ranges, by place──> Pairing (place) ──> changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from pulse.runtime.exchange import Parcel
+from pulse.runtime.predictive_state import (
+    TALLY,
+    UPDATES,
+    Keeping,
+    Validating,
+    emitted,
+    pack_state,
+    row,
+    unpack_state,
+)
+from pulse.runtime.predictor import Emission, Predictor, Tally
+from pulse.runtime.spread import PlaceSolver, Spread, Whereabouts
+
+
+def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> Spread | None:
+    """How a prediction's second stage is spread; None where it is one place.
+
+    Bounds that the query states are shared out among all keys at once, which takes one place.
+    """
+    return None if predictor.bounds else Spread.of(predictor.standing, places, cell)
+
+
+class Scattering(Validating):
+    """The validators of a bucket: each update goes to the places of the cells that its key touches, or did before it."""
+
+    def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
+        super().__init__(predictor, lateness, None)
+        self.spread = spread
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Validate the bucket's tuples and say where their keys are."""
+        before, whereabouts = kept or (None, Whereabouts())
+        validators, updates, out = self.validated(place, before, rows)
+        now = validators[1]
+        for stream, one in updates.items():
+            for to, (relation, told) in whereabouts.take(self.spread, stream, one).items():
+                said = place, Parcel(0, place, relation).pack(), told
+                out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(said)))
+        if now is not None:
+            whereabouts.forget(self.spread, self.watermark(now))
+        # Counted here: an update may go to several places.
+        count = Tally(updates=sum(map(len, updates.values())))
+        out.append(row(1 + place, TALLY, now=now, tally=count))
+        return (validators, whereabouts), out
+
+
+class Pairing(Keeping):
+    """The pairs whose home is in a place; rows of other channels pass through."""
+
+    def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
+        super().__init__(predictor, lateness)
+        self.spread = spread
+
+    def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
+        """Solve what updates change of the place's pairs."""
+        told = [one for frame in rows for one in frame.to_dict("records")]
+        out = [one for one in told if one["channel"] != UPDATES]
+        mine = [one for one in told if one["channel"] == UPDATES]
+        if not mine:
+            return kept, out
+        state, ranges, now = kept or (self.predictor.standing.start(), {}, None)
+        solver = PlaceSolver(self.spread, place, state, ranges)
+        parts = sorted(
+            ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in mine), key=lambda one: one[:2]
+        )
+        columns = self.predictor.standing.columns
+        solved = solver.take(
+            (stream, Parcel.unpack(0, 0, payload, columns[stream]).relation, said)
+            for stream, _, payload, said in parts
+        )
+        now = max([one["now"] for one in mine] + ([] if now is None else [now]))
+        tally = Tally(solves=solved.solved, results=solved.results, changes=len(solved.changes))
+        out += emitted(place, Emission(solved.changes.table, {}, tally), now)
+        solver.advance(self.watermark(now))
+        return (solver.state, solver.ranges, now), out
