@@ -1,15 +1,20 @@
-"""A trial run of Spark for ``pulse doctor``: starts it and lets a worker run a kernel."""
+"""Trials of Spark: for ``pulse doctor`` it is started and lets a worker run a kernel; for benchmarks, a stateful operator that
+drops what it is given tells what the way to one costs by itself."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.core.errors import PulseError
 from pulse.kernels.polynomial import evaluate
@@ -52,3 +57,30 @@ def _line(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         x = batch.column(0).to_numpy().astype(np.float64)
         yield pa.record_batch({"y": evaluate(np.stack([np.ones_like(x), x], axis=1), 2.0)})
+
+
+class Dropping(StatefulProcessor):
+    """Takes rows and drops them; keeps how many they were, and says so."""
+
+    def init(self, handle: Any) -> None:
+        """Open the state."""
+        self._kept = handle.getValueState("kept", "rows long")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Spark's call: the rows of one place in one micro-batch."""
+        count = sum(len(frame) for frame in rows)
+        before = int(self._kept.get()[0]) if self._kept.exists() else 0
+        self._kept.update((before + count,))
+        yield pd.DataFrame({"place": [int(key[0])], "rows": [count]})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def dropped(frame: DataFrame, place: str = "place") -> DataFrame:
+    """A streaming frame through :class:`Dropping`, by a column of whole numbers; gives the number of rows of each."""
+    return frame.groupBy(place).transformWithStateInPandas(
+        Dropping(), "place int, rows long", "append", "none"
+    )

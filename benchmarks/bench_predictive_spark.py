@@ -1,0 +1,247 @@
+"""Predictive jobs through Spark: tuples a second and how long a micro-batch takes, a file of ticks at a time, side by side with
+what the way there costs (a stateful operator that drops what it is given, tuple by tuple and in Pulse's parcels), with the same
+prediction in process on the same files, and with Structured Streaming on the tuples themselves.
+
+Run with ``make bench``, or ``pytest benchmarks/bench_predictive_spark.py -o python_files='bench_*.py'``. ``PULSE_BENCH_QUICK=1``
+takes few batches. Each timed round is one file: put into the folder, and waited for. A first, larger file in which all symbols
+occur is not timed. On tuples Spark answers less: for MACD the average of the short window only, without the long one and the
+join; few tuples fall into each of its windows. The job on Spark and the one in process are held to the same figures (the number
+of changes to a thousandth), and all to the number of tuples.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, MACD, QUICK
+from pulse.datasets.generators import frame
+from pulse.kernels import _jit
+from pulse.runtime.predictive import start
+from pulse.runtime.predictive_job import Job, job_of
+from pulse.runtime.predictive_state import PARCELS, Packer
+from pulse.runtime.predictor import Prediction, Tally
+from pulse.runtime.sources import frame_of, predictor_of, unseen
+from pulse.runtime.trial import dropped
+from pulse.session import Session
+
+FIRST = 50_000  # tuples of the file that is not timed
+RATE = 5.0  # ticks a second, of all symbols: prices leave their 1 % within every file, so that solving is timed too
+SIZES = (1_000, 100_000) if QUICK else (1_000, 10_000, 100_000)
+ROUNDS = 4 if QUICK else 20
+QUERIES = {"filter": ABOVE, "macd": MACD}
+ON_TUPLES = {
+    "filter": "select symbol, t, price from ticks where price > 60",
+    "macd": "select symbol, window(t, '10 seconds', '2 seconds') as w, avg(price) as a from ticks "
+    "group by symbol, window(t, '10 seconds', '2 seconds')",
+}
+CONTENDERS = ("pulse, Spark", "pulse", "no-op, parcels", "no-op, tuples", "Spark on tuples")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    _jit.warm()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Session]:
+    # Without it a watermark that moved would be followed by a batch without tuples, which no other contender has.
+    settings: dict[str, Any] = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+    with Session("local[*]", **settings) as session:
+        yield session
+
+
+class Files:
+    """Ticks cut into files that wait beside the folder that is read, the first of them longer."""
+
+    def __init__(self, root: Path, size: int) -> None:
+        self.root, self.size, self.rows = root, size, FIRST + ROUNDS * size
+        table = frame("ticks", self.rows, seed=1, rate=RATE, sessions=False)
+        begins = [0, *range(FIRST, self.rows, size)]
+        self.waiting = [root / f"{i:05d}.parquet" for i in range(len(begins))]
+        for begin, end, file in zip(begins, [*begins[1:], self.rows], self.waiting, strict=True):
+            pq.write_table(table.slice(begin, end - begin), file)
+        self.folder = root / "in"
+        self.folder.mkdir()
+
+    def next(self) -> None:
+        """Let the next file arrive."""
+        file = self.waiting.pop(0)
+        file.touch()
+        file.rename(self.folder / file.name)
+
+    def job(self, query: str) -> Job:
+        """A prediction on what arrives, at 1 % of each price."""
+        stream = {
+            "source": "files",
+            "path": "in",
+            "key": "symbol",
+            "time": "t",
+            "model": {"price": "step"},
+            "error": "1%",
+            "horizon": "1 h",
+            "columns": {"symbol": "string", "t": "timestamp[us]", "price": "float64"},
+            "options": {"maxFilesPerTrigger": 1},
+        }
+        values = {
+            "query": query,
+            "checkpoint": "checkpoint",
+            "lateness": LATENESS / 1e6,
+            "streams": {"S": stream},
+            "sink": {"kind": "none"},
+        }
+        return job_of(values, folder=self.root)
+
+
+class InProcess:
+    """The job without Spark, on whatever files are new."""
+
+    def __init__(self, files: Files, query: str) -> None:
+        self.files, self.job = files, files.job(query)
+        self.prediction = Prediction(predictor_of(self.job))
+        self.schemas = {name: spec.schema for name, spec in self.prediction.predictor.specs.items()}
+        self.seen: dict[str, set[Path]] = {name: set() for name in self.schemas}
+        self.changes: list[int] = []  # by batch
+
+    def step(self) -> None:
+        """Take a file."""
+        self.files.next()
+        self.take()
+
+    def take(self) -> None:
+        """Take what is new."""
+        for tables in unseen(self.job, self.schemas, self.seen):
+            self.changes.append(self.prediction.push(tables).tally.changes)
+            assert self.prediction.now is not None
+            self.prediction.advance(self.prediction.now - self.job.lateness)
+
+    def check(self) -> None:
+        """All tuples were seen, and those of timed batches led to something."""
+        assert self.prediction.tally.tuples == self.files.rows
+        assert sum(self.changes[1:]) > 0
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+class OnSpark:
+    """A streaming query that reads the files."""
+
+    def __init__(self, files: Files, query: Any) -> None:
+        self.files, self.query = files, query
+
+    def step(self) -> None:
+        """Let a file arrive, and wait until it was taken."""
+        self.files.next()
+        self.query.processAllAvailable()
+
+    def batches(self) -> list[Any]:
+        """What Spark says of the batches that had tuples, without the first."""
+        return [one for one in self.query.recentProgress if one.numInputRows][1:]
+
+    def check(self) -> None:
+        """A batch for each file, with all its tuples."""
+        assert [one.numInputRows for one in self.batches()] == [self.files.size] * ROUNDS
+
+    def stop(self) -> None:
+        """End the query."""
+        self.query.stop()
+
+
+class OurJob(OnSpark):
+    """Pulse's job on Spark."""
+
+    def __init__(self, files: Files, query: str, session: Session) -> None:
+        self.asked = query
+        self.running = start(session.spark, files.job(query))
+        super().__init__(files, self.running.query)
+
+    def check(self) -> None:
+        """Besides, in process the same files lead to the same."""
+        super().check()
+        here = InProcess(self.files, self.asked)
+        names = ("tuples", "validated", "violations", "aside")
+        here.take()
+        here.check()
+        mine, other = self.running.status.tally, here.prediction.tally
+        assert _told(mine, names) == _told(other, names)
+        # Not exactly: for MACD 4,458 rows by bucket and 4,459 of all keys at once were seen; the cause is not known.
+        assert abs(mine.changes - other.changes) <= 1e-3 * other.changes
+
+
+def _told(tally: Tally, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: getattr(tally, name) for name in names}
+
+
+def no_op(files: Files, session: Session, *, parcels: bool) -> OnSpark:
+    """The same source and buckets, to a stateful operator that drops everything."""
+    job = files.job(ABOVE)
+    predictor = predictor_of(job)
+    tuples = frame_of(session.spark, job.streams["S"], predictor.specs["S"].schema, job.buckets)
+    plain = tuples.selectExpr("_place as place", "symbol", "t", "price")
+    given = tuples.mapInArrow(Packer("S"), PARCELS) if parcels else plain
+    return OnSpark(files, _noop_sink(dropped(given), files))
+
+
+def on_tuples(files: Files, name: str, session: Session) -> OnSpark:
+    """Structured Streaming's own answer."""
+    source = session.spark.readStream.schema("symbol string, t timestamp, price double")
+    ticks = source.option("maxFilesPerTrigger", 1).parquet(str(files.folder))
+    ticks.withWatermark("t", f"{LATENESS} microseconds").createOrReplaceTempView("ticks")
+    encoding = "spark.sql.streaming.stateStore.encodingFormat"
+    before = str(session.spark.conf.get(encoding))
+    session.spark.conf.set(encoding, "unsaferow")  # Spark's own aggregates know no other
+    try:
+        return OnSpark(files, _noop_sink(session.spark.sql(ON_TUPLES[name]), files))
+    finally:
+        session.spark.conf.set(encoding, before)
+
+
+def _noop_sink(rows: Any, files: Files) -> Any:
+    writer = rows.writeStream.format("noop").outputMode("append")
+    return writer.option("checkpointLocation", str(files.root / "checkpoint")).start()
+
+
+def contender_of(contender: str, files: Files, name: str, session: Session) -> Any:
+    if contender == "pulse":
+        return InProcess(files, QUERIES[name])
+    if contender == "pulse, Spark":
+        return OurJob(files, QUERIES[name], session)
+    if contender.startswith("no-op"):
+        return no_op(files, session, parcels="parcels" in contender)
+    return on_tuples(files, name, session)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("contender", CONTENDERS)
+def test_batches(
+    benchmark: Any, tmp_path: Path, spark: Session, name: str, size: int, contender: str
+) -> None:
+    files = Files(tmp_path, size)
+    running = contender_of(contender, files, name, spark)
+    group = f"{name} at 1 %, batches of {size:,}"
+    benchmark.group = group
+    benchmark.extra_info.update(contender=contender, work=size)
+    try:
+        benchmark.pedantic(running.step, rounds=ROUNDS, iterations=1, warmup_rounds=1)
+        running.check()
+        if isinstance(running, OnSpark):
+            sys.stdout.write(f"\n{group}, {contender}: {_said(benchmark, running.batches(), size)}\n")
+    finally:
+        running.stop()
+
+
+def _said(benchmark: Any, batches: list[Any], size: int) -> str:
+    """Latencies as Spark states them, and the tuples a second that go with them."""
+    took = np.array([one.durationMs["triggerExecution"] for one in batches], float)
+    p50, p99 = np.percentile(took, [50, 99])
+    rate = size * len(took) / took.sum() * 1e3
+    benchmark.extra_info |= {"p50 ms": float(p50), "p99 ms": float(p99), "tuples/s": float(rate)}
+    return f"{rate:,.0f} tuples/s, batch p50 {p50:,.0f} ms, p99 {p99:,.0f} ms of {len(took)}"
