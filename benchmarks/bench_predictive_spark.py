@@ -171,7 +171,8 @@ class OurJob(OnSpark):
         here.check()
         mine, other = self.running.status.tally, here.prediction.tally
         assert _told(mine, names) == _told(other, names)
-        # Not exactly: for MACD 4,458 rows by bucket and 4,459 of all keys at once were seen; the cause is not known.
+        # Not exactly: keys solved together are about another reference than by bucket, and a result that is shorter than some
+        # microseconds, where two averages meet, is then there or not by rounding (4,458 and 4,459 rows were seen).
         assert abs(mine.changes - other.changes) <= 1e-3 * other.changes
 
 
