@@ -193,13 +193,13 @@ class Evaluation:
         used = sum(_bytes(one) for (other, _), one in self._sampled.items() if isinstance(other, Window))
         instants = below.groups + float((below.hi - below.lo).sum()) * 1e6 / every
         room = int((SHARED_BYTES - used) / (_BYTES_PER_INSTANT * instants + 1.0))
-        expected = self._expected.get(_family(node), ())
+        expected: tuple[Window, ...] = tuple(self._expected.get(_family(node), ()))
         others = [one for one in expected if one != node and (one, every) not in self._sampled]
         smallest = min((node, *expected), key=_microseconds)
         chosen = dict.fromkeys((node, *others[: max(room - 1, 0)], smallest))
         asked = [(one.output, _microseconds(one), one.columns) for one in chosen]
         made = integrals_samples(below, node.function, node.argument, asked, every)
-        found = dict(zip(chosen, made, strict=True))
+        found: dict[Window, Samples] = dict(zip(chosen, made, strict=True))
         self._sampled |= {(one, every): samples for one, samples in found.items() if one in others}
         return found[node]
 
