@@ -97,6 +97,7 @@ def slack(relation: Relation, predicate: Expression) -> FloatArray:
     >>> columns = Columns((), ("x",))
     >>> batch = pa.RecordBatch.from_pylist([{"ref": 0, "lo": 0.0, "hi": 4.0, "x": [3.0, 1.0], "x_err": 0.0,
     ...     "x_drift": None, "certainty": "certain"}], schema=columns.segment_schema())
+    >>> from pulse.core.expression import Column
     >>> slack(Relation.from_table(batch, columns), Comparison("<", Column("x"), Constant(1))).round(6)
     array([2.])
     """
