@@ -1,9 +1,10 @@
 """Space-time grid: how segments are spread so that pairs that come near meet, and are solved, in exactly one place.
 
-Not an operator of a query but of its distribution. Time is cut into *buckets*, the plane into square *cells*; a **place** is
-one of each. Of every group, the *portion* in ``[B - margin, B + bucket)`` goes to all places of bucket ``B`` whose cell its
-bounding box touches, grown by half the reach. Two portions that come within reach have boxes that overlap then, so ranges
-of cells that overlap, and among the cells they share there is one whose place is the *home* of the pair::
+Not an operator of a query but of its distribution. Time is cut into *buckets*, the plane into square *cells*, which are dealt to
+so many **places** a bucket: a wild position then reaches all places, not millions of cells. Of every group, the *portion* in
+``[B - margin, B + bucket)`` goes to the places of all cells that its bounding box touches, grown by half the reach. Two
+portions that come within reach have boxes that overlap then, so ranges of cells that overlap, and among the cells they share
+there is one that is the *home* of the pair, which is solved where that was dealt to::
 
     iy  .---.---.---.---.
         |   | a | a |   |       cells of a: ix 1..2, iy 1..2; of b: ix 2..3, iy 0..1
@@ -31,32 +32,39 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.timeline import GRAIN
 from pulse.operators.lineage import Lineage
-from pulse.operators.pair_join import position_boxes
+from pulse.operators.pair_join import APPROXIMATED, position_boxes
 from pulse.operators.relation import Relation
 
 _SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; what is farther goes to the last
-_BUCKETS = 1 << 31
 _SAMPLE = 256  # groups looked at to choose a cell
-_HANDFUL = 6.0  # cells that a portion touches on average
-# More cells than this for a portion on average, and than this many in all, come of a cell chosen badly.
-_CROWD, _MOST = 64, 1 << 20
+_HANDFUL = (
+    6.0  # cells that a portion touches on average, wherever the cells' corners lie; 14 where they lie worst
+)
+_CROWD = 64  # cells for each place from which on all places are taken to be touched
 
 
 @dataclass(frozen=True)
 class ResolvedGrid:
-    """A grid with its numbers: ``bucket`` and ``margin`` in microseconds; ``position`` None: by time only."""
+    """A grid with its numbers: ``bucket`` and ``margin`` in microseconds; ``position`` None: by time only.
+
+    A margin says that averages over windows are asked for. The cells of a bucket are dealt to ``places`` places; place ``p``
+    of bucket ``b`` has the number ``b * places + p``.
+    """
 
     position: tuple[str, str] | None
     reach: float
     bucket: int
     margin: int
     cell: float
+    places: int = 1
 
     def __post_init__(self) -> None:
         if self.bucket <= 0 or self.margin < 0:
             raise ValueError(
                 f"grid: expected bucket > 0 and margin >= 0, got {self.bucket} and {self.margin}"
             )
+        if self.places < 1:
+            raise ValueError(f"grid: expected at least one place, got {self.places}")
         if not (0.0 < self.cell < np.inf and 0.0 <= self.reach < np.inf):
             raise ValueError(
                 f"grid: expected finite cell > 0 and reach >= 0, got {self.cell} and {self.reach}"
@@ -133,24 +141,14 @@ def places(portion: Relation, position: tuple[str, str], reach: float, cell: flo
     return np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1]), axis=1).astype(np.int64)
 
 
-def place_id(bucket: IntArray, ix: IntArray, iy: IntArray) -> IntArray:
-    """One number for a place: 32 bits of bucket, 16 of each cell.
+def averaged_reach(relation: Relation, position: tuple[str, str], reach: float) -> float:
+    """The reach for one side of a pair whose average distance is asked for.
 
-    >>> unpacked(place_id(np.array([-3]), np.array([7]), np.array([-9])))
-    (array([-3]), array([7]), array([-9]))
+    That is the average of an approximation, whose error the join adds to the reach (``Nearness.slack``).
+    Half of what comes out is for this side's boxes, so that both sides together cover the larger of their errors.
     """
-    bad = (bucket < -_BUCKETS) | (bucket >= _BUCKETS)
-    if bad.any():
-        raise ValueError(
-            f"grid: expected bucket numbers of 32 bits, got {int(bucket[bad][0])}; choose longer buckets"
-        )
-    place: IntArray = (bucket << 32) | ((ix + _SIDE) << 16) | (iy + _SIDE)
-    return place
-
-
-def unpacked(place: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Bucket number, ix and iy of places."""
-    return place >> 32, ((place >> 16) & 0xFFFF) - _SIDE, (place & 0xFFFF) - _SIDE
+    errors = max(float(relation.err[name].max(initial=0.0)) for name in position)
+    return (1.0 + APPROXIMATED) * reach + 2.0 * errors
 
 
 def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
@@ -159,17 +157,10 @@ def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
     if grid.position is None:
         ranges = np.zeros((len(cut.bucket), 4), np.int64)
     else:
-        ranges = places(cut.relation, grid.position, grid.reach, grid.cell)
-    across, along = ranges[:, 1] - ranges[:, 0] + 1, ranges[:, 3] - ranges[:, 2] + 1
-    counts = across * along
-    if counts.sum() > max(_MOST, _CROWD * len(counts)):
-        raise ValueError(
-            f"grid: {len(counts)} portions touch {counts.sum()} cells of size {grid.cell:g}; choose larger cells"
-        )
-    portion = np.repeat(np.arange(len(counts)), counts)
-    number = np.arange(len(portion)) - np.repeat(np.cumsum(counts) - counts, counts)
-    ix, iy = np.divmod(number, along[portion])
-    place = place_id(cut.bucket[portion], ix + ranges[portion, 0], iy + ranges[portion, 2])
+        reach = averaged_reach(relation, grid.position, grid.reach) if grid.margin else grid.reach
+        ranges = places(cut.relation, grid.position, reach, grid.cell)
+    portion, dealt = _dealt(ranges, grid.places)
+    place = cut.bucket[portion] * grid.places + dealt
     order = np.argsort(place, kind="stable")
     chosen = portion[order]
     return Scattered(place[order], cut.relation.select_groups(chosen), ranges[chosen])
@@ -184,35 +175,6 @@ def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relat
         yield place, _some_groups(whole.relation, begin, end), whole.ranges[begin:end]
 
 
-@dataclass(frozen=True, eq=False)
-class PairHome:
-    """A place, and the cells of the groups that came to it from either side."""
-
-    bucket: int
-    ix: int
-    iy: int
-    left: IntArray
-    right: IntArray
-
-    @classmethod
-    def of(cls, place: int, left: IntArray, right: IntArray) -> PairHome:
-        """From a place's number; ``bucket`` is the bucket's number."""
-        bucket, ix, iy = (int(one[0]) for one in unpacked(np.array([place])))
-        return cls(bucket, ix, iy, left, right)
-
-    def keep(self, pairs: IntArray) -> IntArray:
-        """The pairs ``(P, 2)`` of left and right groups whose home this place is."""
-        return pairs[is_home(self.left[pairs[:, 0]], self.right[pairs[:, 1]], self.ix, self.iy)]
-
-
-def is_home(left: IntArray, right: IntArray, ix: int, iy: int) -> BoolArray:
-    """Whether a cell that both touch is the first of those, on either axis, for ranges ``(P, 4)`` pair by pair."""
-    home: BoolArray = (np.maximum(left[:, 0], right[:, 0]) == ix) & (
-        np.maximum(left[:, 2], right[:, 2]) == iy
-    )
-    return home
-
-
 def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
     """Cells dealt to ``places`` places, neighbours to different ones as a rule."""
     mixed = ((ix + _SIDE) * 0x9E3779B1 + (iy + _SIDE) * 0x85EBCA77) & 0xFFFFFFFF
@@ -222,16 +184,26 @@ def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
 
 
 def folded_places(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
-    """The places of all cells of a range ``(ix0, ix1, iy0, iy1)``; of a very large one, all there are."""
-    across, along = cells[1] - cells[0] + 1, cells[3] - cells[2] + 1
-    if across * along > _CROWD * places:
-        return frozenset(range(places))
-    ix, iy = np.divmod(np.arange(across * along), along)
-    return frozenset(folded(ix + cells[0], iy + cells[2], places).tolist())
+    """The places of all cells of a range ``(ix0, ix1, iy0, iy1)``."""
+    return frozenset(_dealt(np.array([cells]), places)[1].tolist())
+
+
+def _dealt(ranges: IntArray, places: int) -> tuple[IntArray, IntArray]:
+    """Which range ``(ix0, ix1, iy0, iy1)`` goes to which place: each pair of them once. A very large one goes to all places."""
+    along = ranges[:, 3] - ranges[:, 2] + 1
+    counts = (ranges[:, 1] - ranges[:, 0] + 1) * along
+    large = counts > _CROWD * places
+    few = np.flatnonzero(~large)
+    of = np.repeat(few, counts[few])
+    number = np.arange(len(of)) - np.repeat(np.cumsum(counts[few]) - counts[few], counts[few])
+    ix, iy = np.divmod(number, along[of])
+    dealt = np.unique(of * places + folded(ix + ranges[of, 0], iy + ranges[of, 2], places))
+    everywhere = (np.flatnonzero(large)[:, None] * places + np.arange(places)).ravel()
+    return np.divmod(np.concatenate([dealt, everywhere]), places)
 
 
 @dataclass(frozen=True, eq=False)
-class FoldedHome:
+class PairHome:
     """One of ``places`` places that all cells are dealt to, and the cells of the groups of either side."""
 
     place: int

@@ -14,12 +14,12 @@ from pulse.core.expression import TRUE, Constant
 from pulse.operators.envelope import Envelope
 from pulse.operators.extremum import Extremum
 from pulse.operators.filter import Filter as FilterOperator
-from pulse.operators.grid import FoldedHome, PairHome
+from pulse.operators.grid import PairHome
 from pulse.operators.integral import Integral
 from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
 from pulse.operators.mirror import Mirror as MirrorOperator
-from pulse.operators.pair_join import Nearness, PairJoin
+from pulse.operators.pair_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
 from pulse.operators.relation import Relation
@@ -54,7 +54,7 @@ _BYTES_PER_INSTANT = 17  # value, error and certainty
 
 _INTEGRALS = ("sum", "avg")
 
-Homes = Callable[[Relation, Relation], FoldedHome]
+Homes = Callable[[Relation, Relation], PairHome]
 """From the two inputs of a pair join to which of their pairs are solved here."""
 
 
@@ -228,7 +228,7 @@ def _nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | 
             for side, names in ((left, near.left), (right, near.right))
             for name in names
         ]
-        slack = 0.05 * abs(reach) + max(errors)
+        slack = APPROXIMATED * abs(reach) + max(errors)
     return Nearness(near.left, near.right, reach, near.window, slack)
 
 

@@ -75,12 +75,13 @@ def run_on_parcels(
             inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)
         cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
     grid = next((job.grids[leaf] for leaf in fragment.exchanges if leaf in job.grids), None)
-    home = None if grid is None else PairHome.of(received[0].place, cells[0], cells[-1])
+    home, bucket = None, None
+    if grid is not None:
+        number, place = divmod(received[0].place, grid.places)
+        home = PairHome(place, grid.places, cells[0], cells[-1])
+        bucket = number * grid.bucket, (number + 1) * grid.bucket
     evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
     evaluation.expect([fragment.root])
-    bucket = None
-    if home is not None and grid is not None:
-        bucket = home.bucket * grid.bucket, (home.bucket + 1) * grid.bucket
     yield from _output(job, fragment, evaluation, to, bucket)
 
 

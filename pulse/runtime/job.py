@@ -176,7 +176,9 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, str]) -> dict[Exchange,
         else 1.0
     )
     return {
-        side: ResolvedGrid(grid.position, _reach(grid.reach), bucket, margin, cell)
+        side: ResolvedGrid(
+            grid.position, _reach(grid.reach), bucket, margin, cell, math.ceil(2 * rows / ROWS)
+        )
         if spread
         else ResolvedGrid(None, 0.0, bucket, margin, 1.0)
         for side, grid in zip(sides, grids, strict=True)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
 from pulse.operators.difference import difference
-from pulse.operators.grid import FoldedHome, folded_places, places, within_each
+from pulse.operators.grid import PairHome, averaged_reach, folded_places, places, within_each
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
@@ -49,8 +49,6 @@ Range = tuple[int, int, int, int]
 
 CELL_PER_REACH = 20.0
 """The side of a cell where the job states none, in units of the distance that the query asks for."""
-
-_AVERAGED = 1.05  # an average is of an approximated distance: see the slack of a pair join
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,7 @@ class Spread:
             moving = evaluation.segments(side).without_empty_groups()
             reach = self.reach
             if self.join.near is not None and self.join.near.window:
-                errors = max(float(moving.err[name].max(initial=0.0)) for name in position)
-                reach = _AVERAGED * reach + 2.0 * errors
+                reach = averaged_reach(moving, position, reach)
             cells = places(moving, position, reach, self.cell).tolist()
             for key, (x0, x1, y0, y1) in zip(self.keys_at(moving, leaf, side), cells, strict=True):
                 a = found.get(key, (x0, x1, y0, y1))
@@ -231,13 +228,13 @@ class PlaceSolver:
             left = set(_keys(self.state.streams[stream]))
             self.ranges[stream] = {key: one for key, one in ranges.items() if key in left}
 
-    def _home(self, left: Relation, right: Relation) -> FoldedHome:
+    def _home(self, left: Relation, right: Relation) -> PairHome:
         cells = []
         for relation, (side, leaf, _) in zip((left, right), self.spread.sides(), strict=True):
             ranges = self.ranges[leaf.stream]
             found = [ranges[key] for key in self.spread.keys_at(relation, leaf, side)]
             cells.append(np.array(found, np.int64).reshape(-1, 4))
-        return FoldedHome(self.place, self.spread.places, *cells)
+        return PairHome(self.place, self.spread.places, *cells)
 
     def _since(self, results: Relation, since: Mapping[str, Mapping[Key, int]]) -> tuple[BoolArray, IntArray]:
         """Which pairs have a key that changed, and from when on the first of the two did."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -13,17 +14,15 @@ from pulse.operators.grid import (
     PairHome,
     ResolvedGrid,
     cell_size,
-    is_home,
-    place_id,
+    folded,
     places,
     portions,
     scatter,
     scattered,
-    unpacked,
     within,
 )
 from pulse.operators.join import Join
-from pulse.operators.pair_join import Nearness, PairJoin
+from pulse.operators.pair_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relation import Relation
 from tests import naive
 from tests.operators.test_pair_join import distance, error, instants, line, one_piece, rows_by_key
@@ -33,6 +32,7 @@ from tests.strategies import EPOCH_US
 buckets = st.sampled_from([1_000_000, 2_500_000, 7_000_000, 10**12])
 cells = st.sampled_from([6.0, 40.0, 300.0])
 NEAR_REFS = (1_000_000, 1_000_000)  # else positions, and the cells they touch, are astronomical
+PLACES = 5
 reaches = st.integers(0, 8).map(lambda x: x / 4)
 
 
@@ -43,14 +43,15 @@ def solved(
     bucket, margin, cell = how
     sides = []
     for side, position in ((left, near and near.left), (right, near and near.right)):
-        grid = ResolvedGrid(position, near.reach if near else 0.0, bucket, margin, cell)
+        grid = ResolvedGrid(position, near.reach if near else 0.0, bucket, margin, cell, PLACES)
         sides.append({place: (part, ranges) for place, part, ranges in scatter(side, grid)})
     join = PairJoin(near, TRUE, side_by_side(left.columns, right.columns))
     out = []
     for place in sorted(sides[0].keys() & sides[1].keys()):
         (a, ranges_a), (b, ranges_b) = sides[0][place], sides[1][place]
-        home = PairHome.of(place, ranges_a, ranges_b)
-        out.append((home.bucket * bucket, join.segments(a, b, home.keep(join.pairs(a, b)))))
+        number, dealt = divmod(place, PLACES)
+        home = PairHome(dealt, PLACES, ranges_a, ranges_b)
+        out.append((number * bucket, join.segments(a, b, home.keep(join.pairs(a, b)))))
     return out
 
 
@@ -169,38 +170,61 @@ def test_portions_are_what_lies_in_a_bucket_and_its_margin(own: Relation, bucket
 
 def test_the_home_is_the_first_common_cell() -> None:
     a, b = np.array([[1, 2, 1, 2]]), np.array([[2, 3, 0, 1]])
-    assert [(x, y) for x in range(4) for y in range(4) if is_home(a, b, x, y)[0]] == [(2, 1)]
+    pair = np.zeros((1, 2), np.int64)
+    homes = [place for place in range(99) if len(PairHome(place, 99, a, b).keep(pair))]
+    assert homes == folded(np.array([2]), np.array([1]), 99).tolist()
 
 
 def test_cells_at_the_edge_of_the_numbers() -> None:
     far = relation("R", [one_piece()] * 2, [line(1e12, 0), line(-1e12, 0)])
     ranges = places(portions(far, 10**9, 0).relation, ("R.x", "R.y"), 1.0, 2.0)
     assert ranges[:, :2].tolist() == [[32767, 32767], [-32768, -32768]]
-    corners = np.array([-(2**31), 0, 2**31 - 1]), np.array([-32768, 0, 32767]), np.array([32767, 0, -32768])
-    place = place_id(*corners)
-    assert sorted(place.tolist()) == place.tolist()
-    assert all(np.array_equal(x, y) for x, y in zip(unpacked(place), corners, strict=True))
-    with pytest.raises(ValueError, match="choose longer buckets"):
-        place_id(np.array([2**31]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
-def test_a_portion_in_too_many_cells_is_refused() -> None:
+def test_a_wild_position_goes_to_every_place_once() -> None:
     wide = relation("R", [one_piece()], [(np.array([[-3e4, 6e3]]), np.array([[-3e4, 6e3]]))])
-    with pytest.raises(ValueError, match="choose larger cells"):
-        scattered(wide, ResolvedGrid(("R.x", "R.y"), 0.0, 10**9, 0, 1.0))
+    whole = scattered(wide, ResolvedGrid(("R.x", "R.y"), 0.0, 10**9, 0, 1.0, PLACES))
+    assert sorted(place % PLACES for place in whole.place.tolist()) == list(range(PLACES))
+    assert len(whole.relation) == PLACES * len(wide)
+
+
+@pytest.mark.parametrize("err", [(0.0, 0.0), (3.0, 0.0), (1.0, 2.0)])
+def test_pairs_near_on_average_meet_within_the_slack_of_the_join(err: tuple[float, float]) -> None:
+    reach, cell = 10.0, 25.0
+    # The boxes themselves are grown by the bound of the distance's error.
+    apart = (1.0 + APPROXIMATED) * reach + max(err) + math.sqrt(2) * sum(err)
+    for begin in np.linspace(0.0, cell, 40):
+        ranges = []
+        for alias, x, e in (("R", begin, err[0]), ("S", begin + apart, err[1])):
+            side = relation(alias, [one_piece()], [line(x, 0)], err=e)
+            grid = ResolvedGrid((f"{alias}.x", f"{alias}.y"), reach, 10**9, 10**6, cell, 99)
+            ranges.append(scattered(side, grid).ranges[0])
+        assert ranges[0][1] >= ranges[1][0]
 
 
 @given(relations("R"), reaches, buckets)
 def test_a_chosen_cell_is_touched_by_a_handful(own: Relation, reach: float, bucket: int) -> None:
     cell = cell_size(own, ("R.x", "R.y"), reach, bucket)
     assert cell >= 2 * reach
-    whole = scattered(own, ResolvedGrid(("R.x", "R.y"), reach, bucket, 0, cell))
-    assert len(whole.place) <= 9 * len(portions(own, bucket, 0).bucket)
+    cut = portions(own, bucket, 0)
+    ranges = places(cut.relation, ("R.x", "R.y"), reach, cell)
+    touched = (ranges[:, 1] - ranges[:, 0] + 1) * (ranges[:, 3] - ranges[:, 2] + 1)
+    # A box of a by b cells touches (a + 1) (b + 1) on average over where it lies, at most 6 in the mean over all boxes. At worst,
+    # all of them across corners, it is (a + 2) (b + 2) = (a + 1) (b + 1) + a + b + 3 <= 6 + 5 + 3.
+    assert touched.sum() <= 14 * len(cut.bucket)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"bucket": 0}, {"margin": -1}, {"cell": 0.0}, {"cell": np.inf}, {"reach": -1.0}, {"reach": np.nan}],
+    [
+        {"bucket": 0},
+        {"margin": -1},
+        {"cell": 0.0},
+        {"cell": np.inf},
+        {"places": 0},
+        {"reach": -1.0},
+        {"reach": np.nan},
+    ],
 )
 def test_what_is_no_grid(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="grid: expected"):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.grid import ResolvedGrid
+from pulse.operators.grid import ResolvedGrid, folded
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Exchange, Grid, Scan
 from pulse.runtime.exchange import Parcel, gathered, parcels
@@ -171,14 +171,12 @@ def test_groups_without_rows_stay_where_they_are():
 @given(relations(points=False))
 def test_on_a_grid_each_portion_comes_with_its_cells(relation):
     near = relation.take(np.flatnonzero(np.abs(relation.lo) < 1e6)).without_empty_groups()
-    grid = ResolvedGrid(("x", "y"), 1.0, 2_000_000, 0, 10.0)
+    grid = ResolvedGrid(("x", "y"), 1.0, 2_000_000, 0, 10.0, 7)
     exchange = Exchange(SCAN, Grid(("x", "y"), None, 2_000_000, ()))
     seconds = 0.0
     for parcel in parcels(near, exchange, 1, 16, grid):
         assert parcel.cells.shape == (parcel.relation.groups, 4)
-        home = (parcel.cells[:, 0] == ((parcel.place >> 16) & 0xFFFF) - (1 << 15)) & (
-            parcel.cells[:, 2] == (parcel.place & 0xFFFF) - (1 << 15)
-        )
+        home = folded(parcel.cells[:, 0], parcel.cells[:, 2], grid.places) == parcel.place % grid.places
         own = parcel.relation.select_groups(np.flatnonzero(home))
         seconds += float((own.hi - own.lo).sum())
         back = Parcel.unpack(parcel.place, 1, parcel.pack(), near.columns)

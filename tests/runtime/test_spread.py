@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pulse.operators.grid import FoldedHome, folded, folded_places
+from pulse.operators.grid import PairHome, folded, folded_places
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import CHANGES, UPDATES, unpack_state, unpacked_table
@@ -230,7 +230,7 @@ def test_a_pair_has_one_home_that_both_go_to(
     one, other = ((min(c[:2]), max(c[:2]), min(c[2:]), max(c[2:])) for c in (a, b))
     left, right = np.array([one]), np.array([other])
     pair = np.array([[0, 0]])
-    homes = [place for place in range(places) if len(FoldedHome(place, places, left, right).keep(pair))]
+    homes = [place for place in range(places) if len(PairHome(place, places, left, right).keep(pair))]
     assert len(homes) == 1
     meet = max(one[0], other[0]) <= min(one[1], other[1]) and max(one[2], other[2]) <= min(one[3], other[3])
     if meet:
