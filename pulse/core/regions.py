@@ -1,0 +1,83 @@
+"""Stretches of time of some keys: what a revision touches, and what has to be read to answer for it (semantics 7.4).
+
+A region is a key and a range ``[start, end)`` in microseconds since the epoch. A set of them may hold several of one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.keys import key_ranks
+
+EARLIEST, LATEST = -(1 << 62), 1 << 62
+"""Before and after everything: a region without an end of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """``keys``: the key columns, one row a region; no columns where a stream has no key."""
+
+    keys: tuple[pa.Array, ...]
+    start: IntArray
+    end: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @classmethod
+    def of_instants(cls, keys: Sequence[pa.Array], times: IntArray) -> Regions:
+        """A microsecond at each instant."""
+        return cls(tuple(keys), times, times + 1)
+
+    def take(self, rows: IntArray) -> Regions:
+        """These regions, in this order."""
+        index = pa.array(rows)
+        return Regions(tuple(column.take(index) for column in self.keys), self.start[rows], self.end[rows])
+
+    def widened(self, before: int, after: int) -> Regions:
+        """Each longer at its ends, by microseconds."""
+        return replace(
+            self,
+            start=np.maximum(self.start, EARLIEST + before) - before,
+            end=np.minimum(self.end, LATEST - after) + after,
+        )
+
+    def merged(self) -> Regions:
+        """By key and time, those that overlap or touch made one; empty ones left out.
+
+        >>> key = pa.array(["a", "b", "a", "a"])
+        >>> whole = Regions((key,), np.array([5, 0, 0, 20]), np.array([9, 1, 5, 30])).merged()
+        >>> whole.keys[0].to_pylist(), whole.start.tolist(), whole.end.tolist()
+        (['a', 'a', 'b'], [0, 20, 0], [9, 30, 1])
+        """
+        some = self.take(np.flatnonzero(self.end > self.start))
+        if not len(some):
+            return some
+        ranks = key_ranks(list(some.keys), len(some))
+        order = np.lexsort((some.start, ranks))
+        some, ranks = some.take(order), ranks[order]
+        first = np.empty(len(some), bool)
+        reached = 0
+        for i in range(len(some)):  # few: as many as revisions
+            first[i] = i == 0 or ranks[i] != ranks[i - 1] or some.start[i] > reached
+            reached = int(some.end[i]) if first[i] else max(reached, int(some.end[i]))
+        starts = np.flatnonzero(first)
+        return replace(some.take(starts), end=np.maximum.reduceat(some.end, starts))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Regions]) -> Regions:
+        """All of them; the key columns are of the same types."""
+        columns = range(len(parts[0].keys))
+        return cls(
+            tuple(
+                pa.concat_arrays([part.keys[i].cast(parts[0].keys[i].type) for part in parts])
+                for i in columns
+            ),
+            np.concatenate([part.start for part in parts]),
+            np.concatenate([part.end for part in parts]),
+        )
