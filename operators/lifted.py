@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pulse.core.approximation import SHARE as SHARE
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Expression
 from pulse.kernels.extrema import bounds
@@ -34,7 +35,6 @@ from pulse.kernels.status import NOT_CONVERGED, OK, OUT_OF_DOMAIN
 from pulse.operators.errors import ApproximationError, DomainError
 from pulse.operators.evaluate import Evaluation
 
-SHARE = 0.125  # of the error that is there anyway: an approximation may add so much to it
 RELATIVE = 1e-6  # of the largest value on the row, for models without error
 _LEAST = 1e-300  # bounds are positive
 _LAXER = 32.0

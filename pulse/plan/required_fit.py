@@ -2,6 +2,7 @@
 
 Static: it looks at the plan, not at data, so that a query can say which fit would do when a stored model is too loose, and a
 fit can be chosen for a query. Each step is conservative (semantics 4.4): inputs that keep their share keep the output's bound.
+One exception it cannot see: a distance many thousand times its bound is approximated to a millionth of itself, no better.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pulse.core.approximation import SHARE
 from pulse.core.errors import unknown_column
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative, columns_of
 from pulse.core.schema import Role
@@ -179,8 +181,10 @@ def _of_term(e: Expression, fit: Fit) -> Iterator[tuple[str, Fit]]:
         case Function("abs", (inner,)):
             yield from _shares(inner, Fit(fit.error, None))
         case Function("distance", (x1, y1, x2, y2)):
-            # The error is at most hypot(ex, ey) of the differences: sqrt(2) of each if they are equal.
-            each = Fit(None if fit.error is None else fit.error / math.sqrt(2), None)
+            # The error is at most hypot(ex, ey) of the differences, sqrt(2) of each if they are equal, and the share of it that
+            # the distance's approximation adds.
+            whole = math.sqrt(2) * (1.0 + SHARE)
+            each = Fit(None if fit.error is None else fit.error / whole, None)
             for a, b in ((x1, x2), (y1, y2)):
                 yield from _shares(Arithmetic("-", a, b), each)
         case _:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.core.approximation import SHARE
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
@@ -33,7 +34,8 @@ def error(e: Expression, of: dict[str, float]) -> float:
             assert isinstance(k, int)
             return abs(k) * error(other, of)
         case Function("distance", (x1, y1, x2, y2)):
-            return math.hypot(error(x1, of) + error(x2, of), error(y1, of) + error(y2, of))
+            caused = math.hypot(error(x1, of) + error(x2, of), error(y1, of) + error(y2, of))
+            return (1.0 + SHARE) * caused
     raise TypeError(e)
 
 
@@ -165,13 +167,13 @@ def test_a_distance_takes_a_share_of_each_coordinate() -> None:
               Scan objects as T
         """
     )
-    each = pytest.approx(10 / (2 * math.sqrt(2)))
+    each = pytest.approx(10 / (1.125 * 2 * math.sqrt(2)))
     fits = required_fit(following, {"a": 10.0})
     assert {place: fit.error for place, fit in fits.items()} == {
         ("objects", "x"): each,
         ("objects", "y"): each,
     }
-    assert advice(following, "a", 20.0, 10.0) == "fit objects with --error x=3.53553,y=3.53553"
+    assert advice(following, "a", 20.0, 10.0) == "fit objects with --error x=3.1427,y=3.1427"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from pulse.core.errors import PulseError
 from pulse.session import Session
+from pulse.store.model import Model
 from pulse.validation.fits import NoBoundError
 
 SECONDS = 600
@@ -56,6 +58,47 @@ def test_windows_are_fitted_for_by_their_integral(tmp_path: Path) -> None:
     fit = session.open(tmp_path / "m").manifest.fit
     assert float(fit["drift"]["x"]) == pytest.approx(0.05, rel=2e-3)
     assert fit["error"] == {"x": None}
+
+
+APART = (
+    "select a.id as id1, b.id as id2, distance(a.x, a.y, b.x, b.y) as d from S as a join S as b on (a.id <> b.id) "
+    "sample every 1 s error within 10"
+)
+
+
+def passing(swing: float) -> pa.Table:
+    """One passes another that stays; both swing about a line, so that lines err by just that much or by little."""
+    k = np.arange(200)
+    zigzag = swing * (-1.0) ** k
+    times = pa.array(k * 1_000_000, pa.timestamp("us"))
+    tracks = {"a": (zigzag, zigzag), "b": (3.0 * (k - 100) - zigzag, 30.0 - zigzag)}
+    return pa.concat_tables(
+        pa.table({"id": [name] * len(k), "t": times, "x": x, "y": y}) for name, (x, y) in tracks.items()
+    )
+
+
+def fitted_tracks(swing: float, **how: Any) -> Model:
+    session = Session(engine="local")
+    return session.fit(passing(swing), key="id", time="t", model={"x": "linear", "y": "linear"}, **how)
+
+
+@pytest.mark.parametrize("swing", [3.1, 3.5])
+def test_a_distance_keeps_its_bound_approximated(tmp_path: Path, swing: float) -> None:
+    model = fitted_tracks(swing, for_query=APART, out=tmp_path / "m")
+    answer = Session(engine="local").sql(APART, streams={"S": model}).segments()
+    assert 0 < max(answer["d_err"].to_pylist()) <= 10
+
+
+def test_the_advice_for_a_distance_leaves_room_for_its_approximation(tmp_path: Path) -> None:
+    session = Session(engine="local")
+    loose = fitted_tracks(3.5, error=3.5, out=tmp_path / "loose")  # sqrt(2) * 2 * 3.5 = 9.9
+    with pytest.raises(
+        PulseError, match=r"certain to 10\.\d+ only, .* fit S with --error x=3\.1427,y=3\.1427"
+    ):
+        session.sql(APART, streams={"S": loose}).segments()
+    advised = fitted_tracks(3.142, error=3.1427, out=tmp_path / "advised")
+    assert advised.manifest.segments == loose.manifest.segments == 2
+    assert session.sql(APART, streams={"S": advised}).segments().num_rows > 2
 
 
 def test_bounds_that_are_given_stay(tmp_path: Path) -> None:
