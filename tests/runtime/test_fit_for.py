@@ -91,7 +91,7 @@ def test_a_distance_keeps_its_bound_approximated(tmp_path: Path, swing: float) -
 
 def test_the_advice_for_a_distance_leaves_room_for_its_approximation(tmp_path: Path) -> None:
     session = Session(engine="local")
-    loose = fitted_tracks(3.5, error=3.5, out=tmp_path / "loose")  # sqrt(2) * 2 * 3.5 = 9.9
+    loose = fitted_tracks(3.5, error=3.5355, out=tmp_path / "loose")  # sqrt(2) * 2 * 3.5355 = 10
     with pytest.raises(
         PulseError, match=r"certain to 10\.\d+ only, .* fit S with --error x=3\.1427,y=3\.1427"
     ):
