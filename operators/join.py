@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.columns import Columns
+from pulse.core.comparison import COMPARE
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
     FLIPPED,
@@ -197,14 +198,6 @@ def matching_pairs(left: Relation, right: Relation, pairs: IntArray, condition: 
     return np.concatenate(kept)
 
 
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "<": pc.less,
-    "<=": pc.less_equal,
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    ">=": pc.greater_equal,
-    ">": pc.greater,
-}
 _COMPUTE: dict[str, Callable[..., Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -254,7 +247,7 @@ class _Comparer:
         if isinstance(a, pa.Scalar):
             a = pa.repeat(a, len(self.pairs))
         a, b = _unified(a, b, str(comparison))
-        truth: BoolArray = _COMPARE[relation](a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        truth: BoolArray = COMPARE[relation](a, b).fill_null(False).to_numpy(zero_copy_only=False)
         return truth
 
     def _value(self, expression: Expression) -> Any:

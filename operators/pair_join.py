@@ -37,7 +37,9 @@ from pulse.operators.relation import Relation
 _ROWS = 1 << 18  # rows that are joined at once before they are pruned
 _ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
 _FARTHEST = 1e300  # boxes are cut off there, which brings none apart
-APPROXIMATED = 0.05  # of the reach: what an average of approximated distances may err by where positions are exact
+APPROXIMATED = (
+    0.05  # of the reach: what an average of approximated distances may err by where positions are exact
+)
 _GRACE = 1e-6  # seconds around a window, so that no rounding of an instant makes it incomplete
 
 

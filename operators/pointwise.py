@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray
 from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
+from pulse.core.comparison import COMPARE
 from pulse.core.expression import (
     FLIPPED,
     NEGATED,
@@ -41,15 +41,6 @@ from pulse.operators.pointwise_numbers import Numbers, numbers_of, plain
 from pulse.operators.samples import Samples
 
 __all__ = ["filter_samples", "join_samples", "project_samples"]
-
-_COMPARE = {
-    "<": pc.less,
-    "<=": pc.less_equal,
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    ">=": pc.greater_equal,
-    ">": pc.greater,
-}
 
 
 def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]], columns: Columns) -> Samples:
@@ -178,7 +169,7 @@ class _Predicates:
         try:
             if _kind(a.type) != _kind(b.type):
                 b = b.cast(a.type)
-            holds = _COMPARE[relation](a, b)
+            holds = COMPARE[relation](a, b)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise OperandError(
                 f"filter: {whole}: {a.type} cannot be compared with {b.type}; write a value of the column's own kind"

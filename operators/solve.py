@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray
+from pulse.core.comparison import COMPARE
 from pulse.core.expression import (
     FLIPPED,
     NEGATED,
@@ -264,20 +264,12 @@ class _Atom:
         left, right = (_values_of(relation, side, per_group) for side in self._sides)
         if isinstance(left, pa.Scalar):  # two constants
             left = pa.repeat(left, relation.groups if per_group else len(relation))
-        compare = {
-            "<": pc.less,
-            "<=": pc.less_equal,
-            "=": pc.equal,
-            "!=": pc.not_equal,
-            ">=": pc.greater_equal,
-            ">": pc.greater,
-        }[self._relation]
         try:
             if isinstance(right, pa.StringScalar) and pa.types.is_temporal(left.type):
                 right = right.cast(left.type)
             if not _comparable(left.type, right.type) and left.type != right.type:
                 raise pa.ArrowTypeError("different kinds")
-            holds = compare(left, right)
+            holds = COMPARE[self._relation](left, right)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise OperandError(
                 f"filter: {self.comparison}: {left.type} cannot be compared with {right.type}; "

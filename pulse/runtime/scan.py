@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from pulse.core import SegmentBatch
 from pulse.core.columns import Columns
+from pulse.core.comparison import COMPARE
 from pulse.core.errors import PulseError
 from pulse.core.expression import (
     FLIPPED,
@@ -43,15 +44,6 @@ from pulse.store.units import Unit, by_key_and_time, own_lineage, read_unit
 
 CACHE_BYTES = 1 << 30
 """How much of the models that were read a process keeps decoded: asked again, they are there."""
-
-_COMPARE = {
-    "<": pc.less,
-    "<=": pc.less_equal,
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    ">=": pc.greater_equal,
-    ">": pc.greater,
-}
 
 
 class ScanError(PulseError, ValueError):
@@ -215,11 +207,11 @@ def _compared(name: str, relation: str, value: Any, types: dict[str, pa.DataType
             )
         value = int(value)
         try:
-            return _COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
+            return COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
         except (pa.ArrowInvalid, OverflowError):
             return pc.scalar(relation in (("<", "<=", "!=") if value > 0 else (">", ">=", "!=")))
     try:
-        return _COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
+        return COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise ScanError(
             f"query: key '{name}' is {type_}, which {Constant(value)} cannot be compared with; write a value of that type"
