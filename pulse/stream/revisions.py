@@ -1,0 +1,274 @@
+"""Revisions of a stream's tuples: insertions (also late ones), deletions and replacements, as a table (semantics 7.1).
+
+Rows are those of a changelog (:mod:`pulse.core.elements`), in order of arrival, a replacement's old row right before its new::
+
+    kind  known                symbol  t                    price
+    -U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  25.0      the old value: which tuple is meant
+    +U    2018-01-02 16:00:00  IBM     2018-01-02 14:00:00  22.0      what should have been recorded
+    -D    null                 IBM     2018-01-02 15:10:00  24.5
+
+``known`` is the instant at which the correction came to be known; null means when it is applied. Which tuple an old row
+means is told by its key, its time and all its values. Values that are not finite are let through: whoever applies a revision
+sets it aside, with all the others that fit nothing, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrow_types import REF, conform
+from pulse.core.elements import KIND_CODES, Deletion, Insertion, Replacement, read_changelog
+from pulse.core.errors import ElementError, SchemaError, unknown_column
+from pulse.core.regions import Regions
+from pulse.core.schema import StreamSchema
+from pulse.core.time import split_timestamps
+
+KIND, KNOWN, REASON = "kind", "known", "reason"
+NO_KNOWN = -(1 << 63)
+"""What :attr:`Revisions.known` holds where a revision does not say since when it is known."""
+
+_INSERTION, _DELETION, _OLD, _NEW, _STRANGE = range(5)
+_TUPLE = dict[str, Any]
+_Elements = Iterator[Insertion[_TUPLE] | Deletion[_TUPLE] | Replacement[_TUPLE]]
+
+
+def revision_schema(schema: StreamSchema) -> pa.Schema:
+    """The columns of revisions of this stream: kind, known, then key, time, modelled, unmodelled.
+
+    >>> revision_schema(StreamSchema.of(time="t", modelled={"price": "step"})).names
+    ['kind', 'known', 't', 'price']
+    """
+    if KNOWN in schema.names:
+        raise SchemaError(
+            f"revisions: the stream has an attribute '{KNOWN}', which is what says since when a revision is known; rename it"
+        )
+    modelled = [(name, pa.float64()) for name in schema.modelled_names]
+    return pa.schema(
+        [(KIND, pa.string()), (KNOWN, REF), *schema.key, (schema.time, REF), *modelled, *schema.unmodelled]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Revisions:
+    """Revisions in order of arrival; made by :meth:`of` or :meth:`sift`. ``len()`` counts elements, not rows."""
+
+    schema: StreamSchema
+    table: pa.Table
+
+    @classmethod
+    def of(cls, table: Any, schema: StreamSchema, *, known: str | None = None) -> Revisions:
+        """Revisions from a table with a column ``kind`` and the stream's attributes; other columns are left out.
+
+        ``known`` names the column of known times (``known``, if there is one of that name). What is no changelog is an
+        :class:`ElementError` that names the row, what was expected and what came.
+
+        >>> schema = StreamSchema.of(time="t", modelled={"price": "step"})
+        >>> rows = {"kind": ["-U", "+U"], "t": np.array([5, 5], "datetime64[s]"), "price": [25.0, 22.0]}
+        >>> revisions = Revisions.of(pa.table(rows), schema)
+        >>> len(revisions), revisions.old_rows.tolist(), revisions.new_rows.tolist()
+        (1, [0], [1])
+        """
+        typed, reasons = _read(table, schema, known)
+        for row, reason in enumerate(reasons):
+            if reason:
+                raise ElementError(f"revisions, row {row}: {reason}")
+        return cls(schema, typed)
+
+    @classmethod
+    def sift(
+        cls, table: Any, schema: StreamSchema, *, known: str | None = None
+    ) -> tuple[Revisions, pa.Table]:
+        """As :meth:`of`, but rows that are no element are kept aside, with a column ``reason``, and the others stand.
+
+        Columns that are missing or of the wrong type remain an error: then no row can be read.
+        """
+        typed, reasons = _read(table, schema, known)
+        bad = np.array([reason != "" for reason in reasons], dtype=bool)
+        if not bad.any():
+            return cls(schema, typed), with_reason(typed.slice(0, 0), [])
+        aside = with_reason(typed.filter(pa.array(bad)), [reason for reason in reasons if reason])
+        return cls(schema, typed.filter(pa.array(~bad))), aside
+
+    @classmethod
+    def empty(cls, schema: StreamSchema) -> Revisions:
+        """No revisions."""
+        return cls(schema, revision_schema(schema).empty_table())
+
+    @classmethod
+    def concat(cls, parts: Sequence[Revisions]) -> Revisions:
+        """All of them, one after the other; of the same stream."""
+        for part in parts[1:]:
+            if part.schema != parts[0].schema:
+                raise SchemaError(f"revisions of different streams: {parts[0].schema} and {part.schema}")
+        return cls(parts[0].schema, pa.concat_tables([part.table for part in parts]).combine_chunks())
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @cached_property
+    def _codes(self) -> IntArray:
+        return _kind_codes(self.table.column(KIND))
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        return np.flatnonzero(self._codes != _NEW)
+
+    @cached_property
+    def old_rows(self) -> IntArray:
+        """Per element, the row of the table that holds the old value, or -1."""
+        return np.where(self._codes[self._starts] == _INSERTION, -1, self._starts)
+
+    @cached_property
+    def new_rows(self) -> IntArray:
+        """Per element, the row of the table that holds the new value, or -1."""
+        code = self._codes[self._starts]
+        return np.where(code == _DELETION, -1, np.where(code == _OLD, self._starts + 1, self._starts))
+
+    @cached_property
+    def times(self) -> IntArray:
+        """Per row, microseconds since the epoch."""
+        return _microseconds(self.table.column(self.schema.time))
+
+    @cached_property
+    def known(self) -> IntArray:
+        """Per element, the instant it came to be known, or :data:`NO_KNOWN`."""
+        return _known(self.table)[self._starts]
+
+    @property
+    def keys(self) -> tuple[pa.Array, ...]:
+        """The key columns, per row."""
+        return tuple(_whole(self.table.column(name)) for name in self.schema.key_names)
+
+    def take(self, elements: IntArray) -> Revisions:
+        """These elements, in this order."""
+        elements = np.asarray(elements, dtype=np.int64)
+        old, new = self.old_rows[elements], self.new_rows[elements]
+        rows = np.stack([old, new], axis=1).ravel()
+        return Revisions(self.schema, self.table.take(pa.array(rows[rows >= 0])))
+
+    def elements(self) -> _Elements:
+        """One by one, with tuples as dictionaries of the stream's attributes."""
+        kinds = self.table.column(KIND).to_pylist()
+        rows = self.table.drop_columns([KIND, KNOWN]).to_pylist()
+        return read_changelog(zip(kinds, rows, strict=True))
+
+    def regions(self) -> Regions:
+        """A microsecond at each row: the instants of old and new values alike."""
+        return Regions.of_instants(self.keys, self.times)
+
+
+def with_reason(rows: pa.Table, reasons: Sequence[str] | pa.Array) -> pa.Table:
+    """Rows set aside: with a column that says why."""
+    return rows.append_column(REASON, pa.array(reasons, pa.string()))
+
+
+def _read(table: Any, schema: StreamSchema, known: str | None) -> tuple[pa.Table, list[str]]:
+    """The rows in the types of revisions, and per row what is wrong with it, or nothing."""
+    wanted = revision_schema(schema)
+    table = table if isinstance(table, pa.Table) else pa.table(table)
+    given = KNOWN if known is None and KNOWN in table.column_names else known
+    for name in [*wanted.names, *([known] if known is not None else [])]:
+        if name not in table.column_names and name != KNOWN:
+            error = unknown_column(name, table.column_names, "revisions")
+            raise ElementError(str(error))
+    columns = [_typed(table, given if field.name == KNOWN else field.name, field) for field in wanted]
+    typed = pa.table(columns, schema=wanted)
+    return _known_of_pairs(typed), _wrong(typed, schema)
+
+
+def _typed(table: pa.Table, source: str | None, field: pa.Field) -> pa.Array:
+    if source is None:
+        return pa.nulls(table.num_rows, field.type)
+    column = _whole(table.column(source))
+    if field.type == REF and not pa.types.is_null(column.type):
+        return _timestamps(column, source)
+    if field.type == pa.float64() and pa.types.is_decimal(column.type):
+        return column.cast(field.type)
+    try:
+        return conform(column, field.type, column=source)
+    except SchemaError as e:
+        raise ElementError(f"revisions, {e}") from None
+
+
+def _timestamps(column: pa.Array, name: str) -> pa.Array:
+    """Microseconds, finer digits rounded down as a fit does; nulls stay."""
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        raise ElementError(
+            f"revisions, column '{name}': expected timestamps, got {column.type}; parse it first"
+        )
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    filled = column.fill_null(pa.scalar(0, pa.int64()).cast(column.type)) if missing.any() else column
+    whole, _ = split_timestamps(filled)
+    return pa.array(whole, mask=missing if missing.any() else None).cast(REF)
+
+
+def _wrong(table: pa.Table, schema: StreamSchema) -> list[str]:
+    """Per row, why it is no part of an element; empty where it is one."""
+    codes = _kind_codes(table.column(KIND))
+    before, after = np.append(-1, codes[:-1]), np.append(codes[1:], -1)
+    reasons = [""] * len(codes)
+    strange = table.column(KIND)
+    for row in np.flatnonzero(codes == _STRANGE):
+        reasons[row] = f"malformed: expected a kind of {', '.join(KIND_CODES)}, got {strange[row].as_py()!r}"
+    for row in np.flatnonzero((codes == _OLD) & (after != _NEW)):
+        reasons[row] = "malformed: expected the new value (+U) of this -U in the row after it, got " + (
+            str(strange[row + 1].as_py()) if row + 1 < len(codes) else "the end"
+        )
+    for row in np.flatnonzero((codes == _NEW) & (before != _OLD)):
+        reasons[row] = "malformed: expected the old value (-U) of this +U in the row before it, got " + (
+            str(strange[row - 1].as_py()) if row else "the beginning"
+        )
+    for name in (*schema.key_names, schema.time):
+        if table.column(name).null_count:
+            for row in np.flatnonzero(_mask(table.column(name).is_null())):
+                pair = row + 1 if codes[row] == _OLD else row - 1 if codes[row] == _NEW else row
+                for one in {int(row), int(pair)}:  # a replacement stands or falls as a whole
+                    if 0 <= one < len(codes) and not reasons[one]:
+                        reasons[one] = f"malformed: expected a value of '{name}', got none"
+    return reasons
+
+
+def _known_of_pairs(table: pa.Table) -> pa.Table:
+    """Old and new row of a replacement are known at one moment: that of the new, or of the old if the new says none."""
+    known = _known(table)
+    codes = _kind_codes(table.column(KIND))
+    old = np.flatnonzero((codes[:-1] == _OLD) & (codes[1:] == _NEW))
+    if not len(old) or (known == NO_KNOWN).all():
+        return table
+    moment = np.where(known[old + 1] == NO_KNOWN, known[old], known[old + 1])
+    known[old], known[old + 1] = moment, moment
+    values = pa.array(known, mask=known == NO_KNOWN).cast(REF)
+    return table.set_column(table.column_names.index(KNOWN), KNOWN, values)
+
+
+def _known(table: pa.Table) -> IntArray:
+    column = _whole(table.column(KNOWN))
+    filled: IntArray = column.view(pa.int64()).fill_null(NO_KNOWN).to_numpy(zero_copy_only=False).copy()
+    return filled
+
+
+def _kind_codes(column: pa.ChunkedArray) -> IntArray:
+    found = pc.index_in(column, value_set=pa.array(KIND_CODES)).fill_null(_STRANGE)
+    return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def _microseconds(column: pa.ChunkedArray) -> IntArray:
+    times: IntArray = _whole(column).view(pa.int64()).to_numpy(zero_copy_only=False)
+    return times
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _mask(column: pa.ChunkedArray) -> BoolArray:
+    mask: BoolArray = column.to_numpy().astype(bool)
+    return mask
