@@ -14,7 +14,6 @@ short the pieces. Pieces with ``hi <= lo`` (points too) have no measure and are 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from pulse.kernels._jit import (
     IN1,
     IN2,
     IN_INT1,
-    IN_INT2,
     INT,
     OUT1,
     OUT2,
@@ -37,7 +35,7 @@ from pulse.kernels._jit import (
 from pulse.kernels.exact import dd_add, dd_add_float
 from pulse.kernels.polynomial import horner1, integral_row
 from pulse.kernels.status import NOT_FINITE, OK, UNCOVERED
-from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
+from pulse.kernels.timeline import MICROSECONDS, meets
 from pulse.kernels.window import (
     BEGIN,
     BEGIN_REST,
@@ -57,17 +55,14 @@ from pulse.kernels.window import (
     WHOLES,
     cell_polynomial,
     first_closing,
-    instant,
     last_closing,
     next_cells,
-    next_piece,
     start_walk,
 )
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_DENSE = 16  # samples in a cell from which on slices are worth their making
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 
 
@@ -77,14 +72,6 @@ def _keep(value, values, status, p):
     fine = abs(value) <= LARGEST
     values[p] = value if fine else 0.0
     status[p] = OK if fine else NOT_FINITE
-
-
-@device
-def _keep_many(w0, w1, w2, s, step, values, status):
-    """Samples of a quadratic at ``s, s + step, …`` microseconds into slices, counted from 0: it runs on vectors."""
-    for j in range(values.shape[0]):
-        t = (s + j * step) / MICROSECONDS
-        _keep(w0 + t * (w1 + t * w2), values, status, j)
 
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, OUT1, OUT1, OUT1, OUT_INT1)
@@ -167,68 +154,6 @@ def _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets,
                     while p < stop and closing[p] <= last:
                         _keep(horner1(w, k + 1, (closing[p] - base) / MICROSECONDS), values, status, p)
                         p += 1
-
-
-@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, INT, IN_INT2, OUT1, OUT_BYTE1)
-def _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values, status):
-    k = c.shape[1]
-    at, x = np.zeros(STATES, np.int64), np.zeros(FLOATS)
-    whole, rest = np.empty((BLOCK, WHOLES), np.int64), np.empty((BLOCK, RESTS))
-    work, w = np.empty((4, k)), np.empty(k + 1)
-    for g in range(offsets.shape[0] - 1):
-        closing, p, stop = grid[g, 0], grid[g, 1], grid[g, 2]  # sample p closes at `closing`
-        start_walk(offsets[g], offsets[g + 1], at)
-        cells = 1
-        while p < stop and cells > 0:
-            cells = next_cells(ref, lo, hi, c, size, at, x, whole, rest)
-            for i in range(cells):
-                base = whole[i, BEGIN]
-                wait = first_closing(base, rest[i, BEGIN_REST], rest[i, SLACK]) - closing
-                if wait > 0:
-                    missed = min((wait + advance - 1) // advance, stop - p)
-                    p += missed
-                    closing += missed * advance
-                last = last_closing(whole[i, END], rest[i, END_REST], rest[i, SLACK])
-                if closing > last or p == stop:
-                    continue
-                after = min(p + (last - closing) // advance + 1, stop)
-                s = closing - base
-                if k <= 2:
-                    w0, w1, w2 = rest[i, W0], rest[i, W1], rest[i, W2]
-                    if after - p > _DENSE:
-                        _keep_many(w0, w1, w2, s, advance, values[p:after], status[p:after])
-                    else:
-                        for j in range(p, after):
-                            t = (s + (j - p) * advance) / MICROSECONDS
-                            _keep(w0 + t * (w1 + t * w2), values, status, j)
-                else:
-                    cell_polynomial(ref, lo, hi, c, size, whole, rest, i, work, w)
-                    for j in range(p, after):
-                        _keep(horner1(w, k + 1, (s + (j - p) * advance) / MICROSECONDS), values, status, j)
-                closing += (after - p) * advance
-                p = after
-
-
-@kernel(IN_INT1, IN1, IN1, IN_INT1, INT, INT, OUT_INT2)
-def _closing_grid(ref, lo, hi, offsets, size, advance, grid):
-    """Per group: first closing time, first and last sample (exclusive)."""
-    p = 0
-    for g in range(offsets.shape[0] - 1):
-        first = next_piece(lo, hi, offsets[g] - 1, offsets[g + 1])
-        last = offsets[g + 1] - 1
-        while last > first and not hi[last] > lo[last]:
-            last -= 1
-        grid[g, 0], grid[g, 1] = 0, p
-        if first < offsets[g + 1]:
-            slack = tolerance(ref[first], lo[first], ref[last], hi[last]) * MICROSECONDS
-            start, rest = instant(ref[first], lo[first])
-            start += size + np.int64(math.ceil(rest - slack))
-            end, rest = instant(ref[last], hi[last])
-            end += np.int64(math.floor(rest + slack))
-            begin = -(-start // advance)
-            grid[g, 0] = begin * advance
-            p += max(end // advance - begin + 1, 0)
-        grid[g, 2] = p
 
 
 @kernel(IN_INT1, IN_INT1)
@@ -336,26 +261,6 @@ def window_integral_at(
     values, status = np.zeros(len(closing)), np.full(len(closing), UNCOVERED, np.uint8)
     _window_integral_at(ref, lo, hi, c, offsets, size, closing, closing_offsets, values, status)
     return values, status
-
-
-def window_integral_every(
-    ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints, size_us: int, advance_us: int
-) -> tuple[Ints, Ints, Array, npt.NDArray[np.uint8]]:
-    """``W`` at all multiples of ``advance`` since the epoch, without the closing times in memory.
-
-    Returns ``(offsets, first, values, status)``: group ``g`` has the samples ``offsets[g] … offsets[g + 1]``,
-    that close at ``first[g] + i * advance``, from the first window that can be complete to the last. Status
-    as in :func:`window_integral_at`. A group too short has none.
-    """
-    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
-    size, advance = _duration(size_us, "size_us"), _duration(advance_us, "advance_us")
-    grid = np.empty((len(offsets) - 1, 3), np.int64)
-    _closing_grid(ref, lo, hi, offsets, size, advance, grid)
-    out_offsets = np.concatenate([np.zeros(1, np.int64), grid[:, 2]])
-    m = out_offsets[-1]
-    values, status = np.zeros(m), np.full(m, UNCOVERED, np.uint8)
-    _window_integral_every(ref, lo, hi, c, offsets, size, advance, grid, values, status)
-    return out_offsets, grid[:, 0].copy(), values, status
 
 
 def _pieces(

@@ -37,9 +37,7 @@ from pulse.operators.relation import Relation
 _ROWS = 1 << 18  # rows that are joined at once before they are pruned
 _ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
 _FARTHEST = 1e300  # boxes are cut off there, which brings none apart
-APPROXIMATED = (
-    0.05  # of the reach: what an average of approximated distances may err by where positions are exact
-)
+APPROXIMATED = 0.05  # of the reach: what approximated distances may err by where positions are exact
 _GRACE = 1e-6  # seconds around a window, so that no rounding of an instant makes it incomplete
 
 
@@ -120,15 +118,6 @@ def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
     unknown = np.isnan(box)
     box[unknown] = np.broadcast_to((-np.inf, np.inf) * 2, box.shape)[unknown]
     return box.clip(-_FARTHEST, _FARTHEST)
-
-
-def near_times(
-    left: Relation, right: Relation, pairs: IntArray, near: Nearness
-) -> tuple[Cells, IntervalSets]:
-    """The cells of each pair, and in each cell the times at which its positions are within ``reach + e``."""
-    cells = common_cells(left, right, pairs)
-    q, limit = _squared(left, right, cells, near)
-    return cells, _times_within(q, limit, cells, _comes_within(q, limit, cells))
 
 
 def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:

@@ -143,27 +143,6 @@ def test_window_pieces_cover_just_the_complete_windows(rows, size):
     assert covered == pytest.approx(expected, rel=1e-9, abs=1e-6 * len(rows))
 
 
-@given(st.lists(piecewise(k=2), max_size=3), sizes, st.sampled_from([1, 3 * SECOND, 86400 * SECOND, YEAR]))
-def test_regular_samples_equal_given_ones(groups, size, advance):
-    pieces = arrays(groups)
-    advance = max(advance, int(sum(np.ptp([r[0] for r in g]) for g in groups) // 100), size // 100)
-    if groups:
-        advance = max(advance, *(int(max(r[2] - r[1] for r in g) * 10_000) for g in groups))
-    offsets, first, values, status = integral.window_integral_every(*pieces, size, advance)
-    assert len(first) == len(groups)
-    closing = [first[g] + advance * np.arange(offsets[g + 1] - offsets[g]) for g in range(len(groups))]
-    assert all((f % advance) == 0 for f in first)
-    flat = np.concatenate([np.zeros(0, np.int64), *closing])
-    expected, flags = integral.window_integral_at(*pieces, size, flat, offsets)
-    np.testing.assert_array_equal(flags, status)
-    np.testing.assert_array_equal(expected, values)
-    for g, rows in enumerate(groups):  # none is missing before and after
-        start = min((naive.seconds(r[0], r[1]) for r in rows if r[2] > r[1]), default=0) * SECOND
-        end = max((naive.seconds(r[0], r[2]) for r in rows if r[2] > r[1]), default=0) * SECOND
-        assert first[g] - advance < start + size + Fraction(1, 2)
-        assert first[g] + advance * len(closing[g]) > end - Fraction(1, 2)
-
-
 def test_two_groups_do_not_mix():
     one = [(0, 0.0, 4.0, [1.0])]
     two = [(0, 0.0, 4.0, [10.0])]
@@ -179,8 +158,6 @@ def test_a_run_as_long_as_the_window_has_one_closing_time():
     assert status.tolist() == [UNCOVERED, OK, UNCOVERED]
     assert values[1] == pytest.approx(2.7, rel=1e-15)
     assert len(integral.window_integral(*arrays([rows]), SECOND)[1]) == 0
-    offsets, first, values, status = integral.window_integral_every(*arrays([rows]), SECOND, SECOND)
-    assert (offsets.tolist(), first.tolist(), status.tolist()) == ([0, 1], [NOON + SECOND], [OK])
 
 
 def test_pieces_that_miss_each_other_by_rounding_are_one_run():
@@ -270,10 +247,6 @@ def test_empty_inputs():
     values, status = integral.window_integral_at(*arrays([[], []]), 5, [1, 2], [0, 1, 2])
     assert values.tolist() == [0.0, 0.0]
     assert status.tolist() == [UNCOVERED] * 2
-    offsets, first, values, _ = integral.window_integral_every(*arrays([[], []]), 5, 3)
-    assert (offsets.tolist(), first.tolist(), len(values)) == ([0, 0, 0], [0, 0], 0)
-    short = [(NOON, 0.0, 1.0, [1.0])]
-    assert len(integral.window_integral_every(*arrays([short]), 5 * SECOND, SECOND)[2]) == 0
 
 
 @pytest.mark.parametrize(
