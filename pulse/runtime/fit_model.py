@@ -19,8 +19,9 @@ from pulse.core import SegmentBatch
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import PART, UNIT
-from pulse.runtime.fit_work import PROGRESS, FitJob, Written, merge_statistics, write_segments
+from pulse.runtime.fit_work import PROGRESS, FitJob, Written
 from pulse.store.errors import StoreError
+from pulse.store.files import merge_statistics, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import ASIDE, CLOSING, ENDS, Model
 from pulse.store.publish import staged

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,13 +19,14 @@ from pulse.core import SegmentBatch
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
-from pulse.operators.fit import Fitter
 from pulse.operators.fit_ends import SEGMENTS
+from pulse.operators.fit_points import fitter_for
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
-from pulse.store.model import ASIDE, CLOSING, ENDS, ROW_GROUP
+from pulse.store.files import statistics_of, write_segments, write_table, write_text
+from pulse.store.model import ASIDE, CLOSING, ENDS
 
 PROGRESS = "_progress"
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
@@ -62,7 +62,7 @@ def fit_unit(
     job: FitJob, ordinal: int, batches: Iterable[pa.RecordBatch], counts: Counts
 ) -> Iterator[pa.Table]:
     """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder."""
-    fitter = Fitter(job.spec, watermarks=job.watermarks.get(ordinal))
+    fitter = fitter_for(job.spec, watermarks=job.watermarks.get(ordinal))
     aside = _AsideFile(Path(job.staging) / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
     try:
         for batch in batches:
@@ -112,82 +112,7 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
         )
         if len(some)
     ]
-    return Written(files, _statistics(segments) if len(segments) else {}, stitched.missed)
-
-
-def write_segments(path: Path, segments: SegmentBatch) -> dict[str, Any]:
-    """Write a file of segments; what the manifest says of it."""
-    write_table(path, pa.Table.from_batches([segments.to_arrow()]))
-    starts, stops = segments.ref + segments.lo * 1e6, segments.ref + segments.hi * 1e6
-    return {
-        "name": path.name,
-        "segments": len(segments),
-        "points": int(segments.is_point.sum()),
-        "keys": len(np.unique(segments.key_ranks)),
-        "bytes": path.stat().st_size,
-        "start": int(np.floor(starts.min())) if len(segments) else None,
-        "end": int(np.ceil(stops.max())) if len(segments) else None,
-    }
-
-
-def _statistics(segments: SegmentBatch) -> dict[str, Any]:
-    worst = {}
-    for name in segments.schema.modelled_names:
-        drift = segments.drift(name)
-        worst[name] = {
-            "worst_err": float(segments.err(name).max()),
-            "worst_drift": None if drift.mask.all() else float(drift.max()),
-        }
-    return {"attributes": worst, "longest_microseconds": int(np.ceil(segments.hi.max() * 1e6))}
-
-
-def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The worst of all."""
-    total: dict[str, Any] = {"attributes": {}, "longest_microseconds": 0}
-    for one in given:
-        if not one:
-            continue
-        total["longest_microseconds"] = max(total["longest_microseconds"], one["longest_microseconds"])
-        for name, worst in one["attributes"].items():
-            so_far = total["attributes"].setdefault(name, dict(worst))
-            for what, value in worst.items():
-                if value is not None:
-                    so_far[what] = value if so_far[what] is None else max(so_far[what], value)
-    return total
-
-
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write a file that appears whole: a task that is tried twice, or at the same time, does no harm."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
-    try:
-        pq.write_table(
-            table,
-            temporary,
-            row_group_size=ROW_GROUP,
-            compression="zstd",
-            use_dictionary=_dictionaries(table),
-        )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _dictionaries(table: pa.Table) -> list[str]:
-    """Columns worth a dictionary: floats that hardly repeat are not."""
-    return [
-        f.name
-        for f in table.schema
-        if not (pa.types.is_floating(f.type) or pa.types.is_list(f.type) or f.name == "ref")
-    ]
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file that appears whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    return Written(files, statistics_of(segments) if len(segments) else {}, stitched.missed)
 
 
 class _AsideFile:

@@ -19,3 +19,19 @@ class ModelNotFoundError(StoreError, FileNotFoundError):
 
 class WriteError(StoreError, OSError):
     """The model could not be written: no space, no permission."""
+
+
+class VersionGoneError(StoreError, LookupError):
+    """A version that is not kept, or never was."""
+
+
+class HistoryGoneError(StoreError, LookupError):
+    """Tuples, or an earlier state, that are not kept: the message says how much was needed and how much there is."""
+
+
+class SourceChangedError(HistoryGoneError):
+    """A source file is no longer what was modelled."""
+
+
+class RevisionUnderWayError(StoreError, BlockingIOError):
+    """Somebody else is changing the model."""

@@ -1,23 +1,28 @@
 """The manifest of a stored model: everything about it that is not a segment.
 
 ``_pulse.json`` in the model's directory. Fields that a reader does not know are kept out of its way, a higher
-``format_version`` is refused.
+``format_version`` is refused. A model whose files are corrected by layers (:mod:`pulse.store.layers`) has the format
+version 2, so that a reader that knows nothing of layers refuses it; without layers it is 1, as ever.
+
+A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older
+version lies in ``_pulse-VVV.json``, as long as the version is kept.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pulse._version import VERSION
 from pulse.core import StreamSchema
 from pulse.core.errors import SchemaError
-from pulse.store.errors import ModelNotFoundError, StoreError
+from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
 
 FILE = "_pulse.json"
-FORMAT, FORMAT_VERSION = "pulse-model", 1
+FORMAT, FORMAT_VERSION = "pulse-model", 2
+PLAIN_VERSION = 1  # of models without layers
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,24 @@ class Source:
 
 
 @dataclass(frozen=True)
+class LayerFile:
+    """A file of corrections to a part: how many segments it withdraws and puts in, points among both."""
+
+    name: str
+    version: int
+    withdrawn: int
+    put: int
+    points: int  # put in, less those withdrawn
+    keys: int
+    bytes: int
+    start: int | None
+    end: int | None
+    known: int | None  # the newest instant at which something in it came to be known
+
+
+@dataclass(frozen=True)
 class PartFile:
-    """A file of segments, and what a query can tell from it without opening it."""
+    """A file of segments, and what a query can tell from it without opening it; the figures are the file's own."""
 
     name: str
     segments: int
@@ -40,6 +61,35 @@ class PartFile:
     bytes: int
     start: int | None  # microseconds since the epoch, rounded outwards
     end: int | None
+    layers: tuple[LayerFile, ...] = ()  # that correct it, the oldest first
+
+    @property
+    def rows(self) -> int:
+        """Segments that are left after all corrections, points included."""
+        return self.segments + sum(layer.put - layer.withdrawn for layer in self.layers)
+
+    @property
+    def points_left(self) -> int:
+        """Points among :attr:`rows`."""
+        return self.points + sum(layer.points for layer in self.layers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The file and its layers."""
+        return (self.name, *(layer.name for layer in self.layers))
+
+    def to_fields(self) -> dict[str, Any]:
+        """For JSON; a file without layers looks as it did before there were any."""
+        fields = asdict(self)
+        if not self.layers:
+            del fields["layers"]
+        return fields
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> PartFile:
+        """What :meth:`to_fields` gave."""
+        layers = tuple(LayerFile(**layer) for layer in fields.get("layers", ()))
+        return cls(**{**fields, "layers": layers})
 
 
 @dataclass(frozen=True)
@@ -56,11 +106,38 @@ class Manifest:
     statements: tuple[str, ...] = ()  # what reading the source did beyond reading
     pulse_version: str = VERSION
     fits: int = 1  # how many it is made of: the first, and those appended
+    version: int = 1
+    kept: tuple[int, ...] = ()  # older versions that are kept on request
+    since: int | None = None  # AS OF is answered from this instant on; None: from the beginning
+    changes: tuple[dict[str, Any], ...] = ()  # one per version after the first: version, at, what, counts
+    log: tuple[str, ...] = ()  # files of applied revisions since the first fit, in order
+    history: dict[str, Any] = field(default_factory=dict)  # where the tuples are: see pulse.store.history
 
     @property
     def segments(self) -> int:
         """Ranges, points left out."""
-        return sum(file.segments - file.points for file in self.files)
+        return sum(file.rows - file.points_left for file in self.files)
+
+    @property
+    def points(self) -> int:
+        """Points."""
+        return sum(file.points_left for file in self.files)
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether some file is corrected by another."""
+        return any(file.layers for file in self.files)
+
+    @property
+    def end(self) -> int | None:
+        """Where the newest segment ends, rounded up to the microsecond."""
+        ends = [one.end for file in self.files for one in (file, *file.layers) if one.end is not None]
+        return max(ends, default=None)
+
+    @property
+    def names(self) -> set[str]:
+        """Every file that reading this version may open."""
+        return {name for file in self.files for name in file.names}
 
     @property
     def tuples(self) -> int:
@@ -71,7 +148,7 @@ class Manifest:
         """The file's text."""
         fields = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": FORMAT_VERSION if self.has_layers else PLAIN_VERSION,
             "pulse_version": self.pulse_version,
             "created": self.created,
             "fits": self.fits,
@@ -81,14 +158,32 @@ class Manifest:
             "statements": list(self.statements),
             "counts": self.counts,
             "statistics": self.statistics,
-            "files": [asdict(file) for file in self.files],
+            "files": [file.to_fields() for file in self.files],
+            "version": self.version,
+            "kept": list(self.kept),
+            "since": self.since,
+            "changes": list(self.changes),
+            "log": list(self.log),
+            "history": self.history,
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def read(cls, folder: str | Path) -> Manifest:
-        """The manifest of the model in this folder."""
-        path = Path(folder) / FILE
+    def read(cls, folder: str | Path, version: int | None = None) -> Manifest:
+        """The manifest of the model in this folder, of the newest version or of an older one that is kept."""
+        newest = cls._read(folder, Path(folder) / FILE)
+        if version is None or version == newest.version:
+            return newest
+        path = manifest_path(folder, version)
+        if not path.is_file():
+            raise VersionGoneError(
+                f"{folder}: there is no version {version}; the newest is {newest.version}, "
+                f"kept are {', '.join(map(str, newest.kept)) or 'no others'}; old versions are kept by `pulse revise --keep`"
+            )
+        return cls._read(folder, path)
+
+    @classmethod
+    def _read(cls, folder: str | Path, path: Path) -> Manifest:
         if not path.is_file():
             kind = "there is no such folder" if not Path(folder).exists() else f"the folder has no {FILE}"
             raise ModelNotFoundError(
@@ -109,15 +204,26 @@ class Manifest:
                 schema=StreamSchema.from_json(json.dumps(fields["schema"])),
                 fit=fields["fit"],
                 sources=tuple(Source(**source) for source in fields["sources"]),
-                files=tuple(PartFile(**file) for file in fields["files"]),
+                files=tuple(PartFile.of_fields(file) for file in fields["files"]),
                 counts=fields["counts"],
                 statistics=fields["statistics"],
                 created=fields["created"],
                 statements=tuple(fields.get("statements", ())),
                 pulse_version=fields["pulse_version"],
                 fits=fields.get("fits", 1),
+                version=fields.get("version", 1),
+                kept=tuple(fields.get("kept", ())),
+                since=fields.get("since"),
+                changes=tuple(fields.get("changes", ())),
+                log=tuple(fields.get("log", ())),
+                history=fields.get("history", {}),
             )
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SchemaError) as e:
             raise StoreError(
                 f"{path}: not a manifest ({type(e).__name__}: {e}); restore it, or fit the model anew"
             ) from e
+
+
+def manifest_path(folder: str | Path, version: int) -> Path:
+    """Where the manifest of an older version lies."""
+    return Path(folder) / f"_pulse-{version:03d}.json"

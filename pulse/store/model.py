@@ -7,13 +7,21 @@
     DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: they are written anew when a key goes on
     DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append goes on
     DIR/_aside/…                   tuples that had no place in the model, with the reason
+    DIR/_layer-VVV-….parquet       corrections to a part (:mod:`pulse.store.layers`)
+    DIR/_revisions-VVV-….parquet   the revisions of tuples that made version VVV
+    DIR/_tuples-FFF-….parquet      the tuples, if they are kept
+    DIR/_pulse-VVV.json, _old/…    older versions, and files that only they need
 
 Names that begin with an underscore are left alone by ``pyarrow.dataset`` and by Spark, so both read the directory as one table.
+While layers correct it that table would lack them, so a file of the name :data:`UNMERGED` that is no Parquet makes such readers
+fail; :func:`pulse.store.compact.compact` merges the layers and takes it away. Everything here reads the layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +29,56 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch, StreamSchema, to_microseconds
+from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
-from pulse.store.errors import StoreError
-from pulse.store.manifest import Manifest
+from pulse.store.errors import HistoryGoneError, StoreError
+from pulse.store.layers import OWN, Overlay, cut
+from pulse.store.manifest import Manifest, PartFile
+from pulse.store.stored import Stored
 
-ENDS, ASIDE, CLOSING = "_ends", "_aside", "closing"
-ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by key and time
+ENDS, ASIDE, CLOSING, OLD = "_ends", "_aside", "closing", "_old"
+UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
 
 
 class Model:
-    """A model at rest. Opening reads the manifest only."""
+    """A model at rest, at its newest version or an older one that is kept, or as it was known at some time.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.manifest = Manifest.read(path)
+    Opening reads the manifest only. ``as_of`` is a timestamp or microseconds since the epoch: corrections that came to be known
+    later do not count, and nothing is said about times from then on.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | Stored, version: int | None = None, as_of: Any = None
+    ) -> None:
+        asked = Stored.of(path)
+        if version is not None or as_of is not None:
+            instant = None if as_of is None else int(to_microseconds(as_of)[0])
+            asked = replace(asked, version=version or asked.version, as_of=instant)
+        self.stored = asked
+        """As it was asked for: without a version it is the newest one, whenever it is opened."""
+        self.path = Path(asked.path)
+        self.as_of = asked.as_of
+        self.manifest = _manifest(asked)
+
+    @property
+    def version(self) -> int:
+        """Which version was opened."""
+        return self.manifest.version
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether files of this version are corrected by others."""
+        return self.manifest.has_layers
+
+    def versions(self) -> tuple[int, ...]:
+        """The versions that can be opened on request, the newest last."""
+        newest = self.manifest if self.stored.version is None else Manifest.read(self.path)
+        return (*newest.kept, newest.version)
+
+    def file(self, name: str) -> Path:
+        """Where a file of this version lies."""
+        path = self.path / name
+        return path if path.exists() else self.path / OLD / name
 
     @property
     def schema(self) -> StreamSchema:
@@ -44,47 +87,84 @@ class Model:
 
     def __len__(self) -> int:
         """Segments, points included."""
-        return sum(file.segments for file in self.manifest.files)
+        if self.as_of is not None:
+            return self._table(["lo"], None).num_rows
+        return sum(file.rows for file in self.manifest.files)
 
     def dataset(self) -> ds.Dataset:
-        """The directory as an Arrow dataset."""
-        return ds.dataset([str(self.path / file.name) for file in self.manifest.files], format="parquet")
+        """The segments as an Arrow dataset: the files themselves, or where layers correct them the corrected table, in memory."""
+        if self.has_layers or self.as_of is not None:
+            return ds.dataset(self._table(None, None))
+        return self._files()
+
+    def _files(self) -> ds.Dataset:
+        return ds.dataset([str(self.file(file.name)) for file in self.manifest.files], format="parquet")
+
+    def overlay(
+        self, files: Iterable[PartFile], columns: Sequence[str] | None = None, filter: Any = None
+    ) -> Overlay | None:
+        """The layers over some of the files, if there are any; only rows for which the filter holds."""
+        layers = [layer for file in files for layer in file.layers]
+        if not layers:
+            return None
+        names = None if columns is None else [*OWN, *columns]
+        opened = [
+            (layer.version, pq.read_table(self.file(layer.name), columns=names, filters=filter))
+            for layer in layers
+        ]
+        return Overlay(opened, self.schema, self.as_of)
+
+    def _table(self, columns: Sequence[str] | None, condition: Any) -> pa.Table:
+        """The rows of all files, corrected, of these columns beside those that say where a segment lies."""
+        names = self.schema.arrow_schema().names
+        if columns is not None:
+            fixed = {*self.schema.key_names, "ref", "lo", "hi"}
+            names = [name for name in names if name in fixed or name in columns]
+        table = self._files().to_table(columns=names, filter=condition)
+        overlay = self.overlay(self.manifest.files, names, condition)
+        if overlay is not None:
+            table = pa.concat_tables([overlay.over(table), overlay.put.select(names)])
+        return cut(table, self.schema, self.as_of)
 
     def read(self, *, key: Any = None, start: Any = None, end: Any = None) -> SegmentBatch:
         """The segments by key and time, of one key or within ``[start, end)`` only; reads the row groups that may hold some.
 
         ``key`` is a mapping of key columns to values, or the value of the only key column.
         """
-        table = self.dataset().to_table(filter=self._filter(key, start, end))
+        table = self._table(None, self._filter(key, start, end))
         batch = SegmentBatch.from_arrow(table, self.schema, check=False).sort()
         if start is not None or end is not None:
             batch = batch.restrict(start, end)
         return batch
 
     def batches(self) -> Iterator[SegmentBatch]:
-        """All segments, a row group at a time."""
+        """All segments, a row group at a time; those that layers put in come last."""
+        overlay = self.overlay(self.manifest.files)
         for file in self.manifest.files:
-            with pq.ParquetFile(self.path / file.name) as opened:
+            with pq.ParquetFile(self.file(file.name)) as opened:
                 for i in range(opened.metadata.num_row_groups):
-                    yield SegmentBatch.from_arrow(opened.read_row_group(i), self.schema, check=False)
+                    table = opened.read_row_group(i)
+                    yield self._batch(table if overlay is None else overlay.over(table))
+        if overlay is not None:
+            yield self._batch(overlay.put)
+
+    def _batch(self, table: pa.Table) -> SegmentBatch:
+        return SegmentBatch.from_arrow(cut(table, self.schema, self.as_of), self.schema, check=False)
 
     def keys(self) -> pa.Table:
         """The distinct keys."""
         names = list(self.schema.key_names)
         if not names:
             return pa.table({})
-        return (
-            self.dataset()
-            .to_table(columns=names)
-            .group_by(names)
-            .aggregate([])
-            .sort_by([(n, "ascending") for n in names])
-        )
+        plain = not self.has_layers and self.as_of is None
+        table = self._files().to_table(columns=names) if plain else self._table([], None).select(names)
+        return table.group_by(names).aggregate([]).sort_by([(n, "ascending") for n in names])
 
     def aside(self) -> pa.Table | None:
-        """The tuples set aside with their reasons, if there are any."""
+        """The tuples and revisions set aside with their reasons, if there are any."""
         folder = self.path / ASIDE
-        files = sorted(str(file) for file in folder.glob("*.parquet")) if folder.is_dir() else []
+        found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+        files = [str(file) for file in found if _version_of(file.name, "revisions-") <= self.version]
         return (
             pa.concat_tables([pq.read_table(f) for f in files], promote_options="permissive")
             if files
@@ -126,6 +206,35 @@ class Model:
         return (
             f"Model({str(self.path)!r}: {m.segments:,} segments of {m.tuples:,} tuples{per}; {self.schema!r})"
         )
+
+
+def _manifest(asked: Stored) -> Manifest:
+    """The manifest of the version that answers.
+
+    An older one does where the newest has forgotten what was known at the time; only if it reaches that far.
+    """
+    newest = Manifest.read(asked.path, asked.version)
+    if asked.as_of is None or _remembers(newest, asked.as_of):
+        return newest
+    for version in reversed(newest.kept if asked.version is None else ()):
+        older = Manifest.read(asked.path, version)
+        if _remembers(older, asked.as_of) and asked.as_of <= (older.end or 0):
+            return older
+    assert newest.since is not None
+    raise HistoryGoneError(
+        f"{asked.path}: what was known at {format_instant(asked.as_of)} is not kept, only what has been known since "
+        f"{format_instant(newest.since)}; revise with --keep to keep what is withdrawn"
+    )
+
+
+def _remembers(manifest: Manifest, as_of: int) -> bool:
+    return manifest.since is None or manifest.since <= as_of
+
+
+def _version_of(name: str, prefix: str) -> int:
+    """The version in the name of a file that belongs to one; 0 of others."""
+    number = name.removeprefix(prefix).partition("-")[0]
+    return int(number) if name.startswith(prefix) and number.isdigit() else 0
 
 
 def _and(a: Any, b: Any) -> Any:

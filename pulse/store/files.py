@@ -1,0 +1,92 @@
+"""Files of a stored model: each appears whole, with what the manifest says of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core import SegmentBatch
+
+ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by key and time
+
+
+def write_segments(path: Path, segments: SegmentBatch) -> dict[str, Any]:
+    """Write a file of segments; what the manifest says of it."""
+    write_table(path, pa.Table.from_batches([segments.to_arrow()]))
+    starts, stops = segments.ref + segments.lo * 1e6, segments.ref + segments.hi * 1e6
+    return {
+        "name": path.name,
+        "segments": len(segments),
+        "points": int(segments.is_point.sum()),
+        "keys": len(np.unique(segments.key_ranks)),
+        "bytes": path.stat().st_size,
+        "start": int(np.floor(starts.min())) if len(segments) else None,
+        "end": int(np.ceil(stops.max())) if len(segments) else None,
+    }
+
+
+def statistics_of(segments: SegmentBatch) -> dict[str, Any]:
+    """What the manifest says of some segments together: the worst certificates, and the longest reach of a segment."""
+    worst = {}
+    for name in segments.schema.modelled_names:
+        drift = segments.drift(name)
+        worst[name] = {
+            "worst_err": float(segments.err(name).max()),
+            "worst_drift": None if drift.mask.all() else float(drift.max()),
+        }
+    return {"attributes": worst, "longest_microseconds": int(np.ceil(segments.hi.max() * 1e6))}
+
+
+def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The worst of all."""
+    total: dict[str, Any] = {"attributes": {}, "longest_microseconds": 0}
+    for one in given:
+        if not one:
+            continue
+        total["longest_microseconds"] = max(total["longest_microseconds"], one["longest_microseconds"])
+        for name, worst in one["attributes"].items():
+            so_far = total["attributes"].setdefault(name, dict(worst))
+            for what, value in worst.items():
+                if value is not None:
+                    so_far[what] = value if so_far[what] is None else max(so_far[what], value)
+    return total
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a file that appears whole: a task that is tried twice, or at the same time, does no harm."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(
+            table,
+            temporary,
+            row_group_size=ROW_GROUP,
+            compression="zstd",
+            use_dictionary=_dictionaries(table),
+        )
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _dictionaries(table: pa.Table) -> list[str]:
+    """Columns worth a dictionary: floats that hardly repeat are not."""
+    return [
+        f.name
+        for f in table.schema
+        if not (pa.types.is_floating(f.type) or pa.types.is_list(f.type) or f.name == "ref")
+    ]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file that appears whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
