@@ -25,23 +25,14 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
+from pulse.operators.at_rest import begins, ending_after, settled
 from pulse.operators.difference import difference
 from pulse.operators.grid import PairHome, averaged_reach, folded_places, places, within_each
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
-from pulse.runtime.standing import (
-    FAR,
-    GRACE,
-    Solved,
-    Standing,
-    StandingState,
-    ending_after,
-    followed,
-    selected,
-    settled,
-)
+from pulse.runtime.standing import FAR, GRACE, Solved, Standing, StandingState, followed, selected
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]
@@ -150,7 +141,7 @@ class Whereabouts:
         recent = rest.select_groups(np.flatnonzero(changed))
         now, before = spread.ranges(stream, recent), self.ranges.setdefault(stream, {})
         at = {key: group for group, key in enumerate(_keys(recent))}
-        starts = np.minimum.reduceat(_begins(updates), updates.offsets[:-1]).tolist()
+        starts = np.minimum.reduceat(begins(updates), updates.offsets[:-1]).tolist()
         told: dict[int, list[tuple[Told, int]]] = {}
         for group, (key, since) in enumerate(zip(_keys(updates), starts, strict=True)):
             old, new = before.pop(key, None), now.get(key)
@@ -276,11 +267,6 @@ def _key_names(leaf: Scan, standing: Standing) -> list[str]:
 
 def _keys(relation: Relation) -> list[Key]:
     return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
-
-
-def _begins(relation: Relation) -> IntArray:
-    begins: IntArray = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
-    return begins
 
 
 def _ints(values: list[int]) -> IntArray:

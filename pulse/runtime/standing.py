@@ -18,12 +18,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import BoolArray
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges
-from pulse.core.updates import settle
+from pulse.operators.at_rest import begins, ending_after, in_other, settled
 from pulse.operators.difference import Changes, change_schema, difference
 from pulse.operators.grid import within
 from pulse.operators.relation import Relation
@@ -250,29 +249,7 @@ def _radius(node: Node) -> int:
 
 
 def _first_instant(relation: Relation) -> int:
-    return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).min())
-
-
-def settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
-    """The stream at rest after the updates, and which of its keys they are of."""
-    whole = Relation.concat([held, updates])
-    names = list(whole.keys)
-    ranks = key_ranks(names, whole.groups)
-    of_row = ranks[whole.group] if names else np.zeros(len(whole), np.int64)
-    keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
-    rows = np.flatnonzero(keep & ((hi > whole.lo) | (whole.lo == whole.hi)))
-    rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()
-    return rest, in_other(rest, updates)
-
-
-def in_other(relation: Relation, other: Relation) -> BoolArray:
-    """Which groups of a relation have a key that the other has."""
-    if not relation.keys:
-        return np.full(relation.groups, other.groups > 0)
-    joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(relation.keys, other.keys, strict=True)]
-    ranks = key_ranks(joined, relation.groups + other.groups)
-    found: BoolArray = np.isin(ranks[: relation.groups], ranks[relation.groups :])
-    return found
+    return int(begins(relation).min())
 
 
 def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:
@@ -287,12 +264,6 @@ def _except(results: Relation, touched: BoolArray, since: int) -> Relation:
     stays = results.select_groups(np.flatnonzero(~touched))
     before = within(results.select_groups(np.flatnonzero(touched)), -FAR, since)
     return Relation.concat([stays, before])
-
-
-def ending_after(relation: Relation, instant: int) -> Relation:
-    """The rows that end at an instant or later."""
-    ends: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
-    return relation.take(np.flatnonzero(ends >= instant))
 
 
 def selected(relation: Relation, columns: Columns) -> Relation:
