@@ -54,6 +54,8 @@ class FitSpec:
         >>> FitSpec.of(trades, error="0.05%").error
         (Relative(percent=0.05),)
         """
+        if schema.points:
+            return cls._of_points(schema, (error, drift, degree, max_gap), nonfinite)
         errors, drifts = _per_attribute(error, schema, "error"), _per_attribute(drift, schema, "drift")
         if degree is None:
             degree = "auto" if all(bound is None for bound in errors) else 1
@@ -65,6 +67,17 @@ class FitSpec:
             max_gap=max_gap,
             nonfinite=nonfinite,
         )
+
+    @classmethod
+    def _of_points(cls, schema: StreamSchema, asked: tuple[Any, ...], nonfinite: str) -> FitSpec:
+        """Tuples as they are: exact, so nothing can be asked for."""
+        if any(one is not None for one in asked):
+            raise FitSpecError(
+                "fit: points are the tuples themselves, exact and with silence between them; leave out error, drift, degree "
+                "and max_gap, or model the samples within a bound without points"
+            )
+        exact, none = (Absolute(0.0),) * len(schema.modelled), (None,) * len(schema.modelled)
+        return cls(schema=schema, error=exact, drift=none, degree=0, nonfinite=nonfinite)
 
     def __post_init__(self) -> None:
         if self.nonfinite not in ("reject", "hole"):

@@ -46,7 +46,8 @@ def regroup(relation: Relation, by: Sequence[str]) -> Regrouped:
 
 def columns_by(before: Columns, by: Sequence[str], modelled: tuple[str, ...]) -> Columns:
     """Key columns of ``by``, and what is made."""
-    return Columns(tuple((n, type_) for n, type_ in before.key if n in by), modelled, (), before.time)
+    key = tuple((n, type_) for n, type_ in before.key if n in by)
+    return Columns(key, modelled, (), before.time, before.points)
 
 
 def placed(

@@ -30,6 +30,7 @@ from pulse.kernels.knots import NO_TIME, intervals
 from pulse.kernels.reach import ROUNDING
 from pulse.operators.fit import fit_rows, models_of
 from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS
+from pulse.operators.fit_points import counted_anew
 from pulse.operators.fit_spec import FitSpec
 
 UNIT, PART = "_unit", "_part"
@@ -77,11 +78,29 @@ def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
     late = visits.late()
     if late is not None:
         return late
+    if spec.schema.points:
+        return _stitched_points(visits, ranks[order])
     visits.join()
     segments = SegmentBatch.concat([visits.segments(), *visits.joints], at_rest=False).sort()
     segments = segments.filter(~_overruled(segments))
     final = np.append(np.diff(segments.key_ranks) != 0, True)[: len(segments)]
     return Stitched(segments, final & segments.is_point, visits.ends(), visits.missed)
+
+
+def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
+    """Tuples kept as points have nothing between them; those of one instant are counted over all units.
+
+    All points of a key's newest instant are closing ones: a fit that goes on counts on from them.
+    """
+    batch, rows = visits.batch, visits.rows
+    segments = counted_anew(
+        batch.take(rows[np.lexsort((visits.unit_of(rows), batch.ref[rows], ranks[rows]))])
+    )
+    key, t = segments.key_ranks, segments.ref
+    last = np.flatnonzero(np.append(np.diff(key) != 0, True)[: len(segments)])
+    newest = t[last][np.searchsorted(last, np.arange(len(segments)))]
+    visits.begin_nothing()
+    return Stitched(segments, t == newest, visits.ends(), 0)
 
 
 class _Visits:
@@ -138,17 +157,23 @@ class _Visits:
             else np.full(len(rows), never)
         )
 
-    def join(self) -> None:
-        """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
+    def unit_of(self, rows: Any) -> Any:
+        """The unit of each row."""
+        return self.unit[self.visit[rows]]
+
+    def begin_nothing(self) -> None:
+        """No difference of integrals that a visit begins with, nor weight that it carries, for rounding; no joints."""
         batch, names = self.batch, self.spec.schema.modelled_names
-        self.begin = np.zeros(
-            (self.count, len(names))
-        )  # difference of the integrals that a visit begins with
-        self.weight = np.zeros_like(self.begin)  # and the weight it carries, for rounding
+        self.begin = np.zeros((self.count, len(names)))
+        self.weight = np.zeros_like(self.begin)
         self.joints: list[SegmentBatch] = []
         self.missed = 0
-        self.own = own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
-        own_weight = self._weights()
+        self.own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
+
+    def join(self) -> None:
+        """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
+        self.begin_nothing()
+        own, own_weight = self.own, self._weights()
         nth = np.arange(self.count) - np.maximum.accumulate(
             np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
         )

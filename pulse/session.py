@@ -35,6 +35,7 @@ from pulse.runtime.fit_work import FileJob, FitJob
 from pulse.store.manifest import Source
 from pulse.store.model import Model
 from pulse.store.publish import check_free
+from pulse.store.stored import Stored
 
 if TYPE_CHECKING:
     from pulse.plan.query import Query
@@ -111,6 +112,7 @@ class Session:
         max_gap: str | float | None = None,
         nonfinite: str = "reject",
         keep: str | Iterable[str] = (),
+        points: bool = False,
         format: str | Format | None = None,
         out: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
@@ -127,6 +129,7 @@ class Session:
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
         or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on
         integrals alone; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        With ``points`` every tuple of attributes that are ``samples`` is kept as it is, and windows are over tuples.
         ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
         calls the data ``stream``, and its ``parameters`` are given here.
         """
@@ -134,7 +137,7 @@ class Session:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
         keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         kept = (keep,) if isinstance(keep, str) else tuple(keep)
-        order = _Order(self, data, model, keys, time, kept, format)
+        order = _Order(self, data, model, keys, time, kept, format, points)
         if for_query is not None:
             chosen = order.bounds_for(for_query, stream, dict(parameters or {}), max_gap)
             error, drift = _completed(error, drift, chosen, order.schema().modelled_names)
@@ -244,7 +247,7 @@ class Session:
         parsed = parse(query, {name: model.schema for name, model in known.items()}, tuple(parameters))
         if possible:
             parsed = replace(parsed, possible=True)
-        return _Question(parsed, {name: str(model.path) for name, model in known.items()}, dict(parameters))
+        return _Question(parsed, {name: model.stored for name, model in known.items()}, dict(parameters))
 
     def _spark_if_any(self) -> Callable[[], SparkSession] | None:
         return None if self.engine == "local" else lambda: self.spark
@@ -256,7 +259,7 @@ class Session:
 
 class _Question(NamedTuple):
     query: Query
-    paths: dict[str, str]
+    paths: dict[str, Stored]
     parameters: dict[str, Any]
 
 
@@ -272,8 +275,9 @@ class _Order:
         time: str | None,
         keep: tuple[str, ...],
         format: Any,
+        points: bool = False,
     ) -> None:
-        self.session, self.model, self.keep = session, model, keep
+        self.session, self.model, self.keep, self.points = session, model, keep, points
         self.format: Format | None = None
         self.table: pa.Table | None = None
         self.frame: DataFrame | None = None
@@ -317,6 +321,7 @@ class _Order:
             time=self.time,
             modelled=self.model,
             unmodelled={name: _plain(self.columns.field(name).type, name) for name in self.keep},
+            points=self.points,
         )
         check_columns(self.columns, schema, self._where())
         return schema

@@ -880,3 +880,15 @@ def in_force(rows: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
         kept = [(b, min(e, begin), w) for b, e, w in kept if b < begin]
         kept.append((begin, end, what))
     return kept
+
+
+# -- windows over tuples (semantics 7.8) ----------------------------------------------------------------------------
+
+
+def tuple_window(tuples: Sequence[tuple[int, float]], closing: int, size: int, function: str) -> float | None:
+    """``function`` of the values of the tuples ``(time, value)`` in ``[closing - size, closing)``; None without one."""
+    held = [Fraction(value) for time, value in tuples if closing - size <= time < closing]
+    if not held:
+        return None
+    of = {"sum": sum, "min": min, "max": max, "count": len, "avg": lambda x: sum(x) / len(x)}[function]
+    return float(of(held))

@@ -48,6 +48,10 @@ def fit(
         list[str] | None,
         typer.Option("--keep", help="Unmodelled column(s) to keep; a change ends a segment."),
     ] = None,
+    points: Annotated[
+        bool,
+        typer.Option("--points", help="Keep every tuple of samples as it is: windows are over tuples."),
+    ] = False,
     format: Annotated[
         str | None, typer.Option("--format", help="parquet, csv, taq, taq-daily, ais; else found out.")
     ] = None,
@@ -77,6 +81,7 @@ def fit(
       pulse fit ticks.parquet --key symbol --time t --model price:step --drift 0.005% --out prices
       pulse fit rooms.parquet --key id --time t --model temp:linear --error 0.5 --max-gap "2 h" --keep run --out rooms
       pulse fit ticks.parquet --key symbol --time t --model price:step --for @macd.sql --out prices
+      pulse fit ticks.parquet --key symbol --time t --model price:samples --points --out trades
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
     from pulse.commands import options, report
@@ -96,6 +101,7 @@ def fit(
             max_gap=max_gap,
             nonfinite=nonfinite,
             keep=options.names(keep),
+            points=points,
             format=format,
             out=out,
             overwrite=overwrite,

@@ -19,17 +19,21 @@ from pulse.core.schema import LINEAGE, Role, StreamSchema
 
 @dataclass(frozen=True)
 class Columns:
-    """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples."""
+    """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
+
+    ``points``: what flows here is defined only at single instants, as the tuples of a stream that is kept as points are.
+    """
 
     key: tuple[tuple[str, pa.DataType], ...]
     modelled: tuple[str, ...]
     unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
     time: str = "t"
+    points: bool = False
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
         """The attributes of a stored stream, by their own names."""
-        return cls(schema.key, schema.modelled_names, schema.unmodelled, schema.time)
+        return cls(schema.key, schema.modelled_names, schema.unmodelled, schema.time, schema.points)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -77,6 +81,7 @@ class Columns:
             tuple(f"{alias}.{name}" for name in self.modelled),
             tuple((f"{alias}.{name}", type_) for name, type_ in self.unmodelled),
             f"{alias}.{self.time}",
+            self.points,
         )
 
     def segment_schema(self, *, lineage: bool = False) -> pa.Schema:

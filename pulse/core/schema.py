@@ -67,6 +67,7 @@ class StreamSchema:
 
     ``key`` and ``unmodelled`` are (name, Arrow type) pairs, ``modelled`` (name, truth) pairs, in order; ``time`` is the
     name of the time attribute in the source and in samples. Without a key the stream is one single model.
+    With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
     Names are unique whatever their case, since Spark does not tell ``Price`` from ``price``.
     """
 
@@ -74,6 +75,7 @@ class StreamSchema:
     time: str
     modelled: tuple[tuple[str, Truth], ...]
     unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
+    points: bool = False
 
     @classmethod
     def of(
@@ -83,6 +85,7 @@ class StreamSchema:
         modelled: Mapping[str, str],
         key: Mapping[str, pa.DataType | str] | None = None,
         unmodelled: Mapping[str, pa.DataType | str] | None = None,
+        points: bool = False,
     ) -> StreamSchema:
         """A schema from names and types; types may be given by name.
 
@@ -96,6 +99,7 @@ class StreamSchema:
             unmodelled=tuple(
                 (name, canonical_type(type_, what=name)) for name, type_ in (unmodelled or {}).items()
             ),
+            points=points,
         )
 
     def __post_init__(self) -> None:
@@ -105,6 +109,11 @@ class StreamSchema:
             if pa.types.is_floating(type_):
                 raise SchemaError(
                     f"stream schema: key '{name}' is {type_}; floats do not identify anything, cast it to integers or text"
+                )
+        for name, truth in self.modelled if self.points else ():
+            if truth is not Truth.SAMPLES:
+                raise SchemaError(
+                    f"stream schema: '{name}' is {truth}, so it holds between its tuples; points are for samples"
                 )
         _check_names([*self.names, *(c for a, _ in self.modelled for c in (f"{a}_err", f"{a}_drift"))])
 
@@ -202,15 +211,13 @@ class StreamSchema:
 
     def to_json(self) -> str:
         """The schema as text for a manifest; Arrow types by name."""
-        return json.dumps(
-            {
-                "key": [[name, str(type_)] for name, type_ in self.key],
-                "time": self.time,
-                "modelled": [[name, str(truth)] for name, truth in self.modelled],
-                "unmodelled": [[name, str(type_)] for name, type_ in self.unmodelled],
-            },
-            ensure_ascii=False,
-        )
+        parts = {
+            "key": [[name, str(type_)] for name, type_ in self.key],
+            "time": self.time,
+            "modelled": [[name, str(truth)] for name, truth in self.modelled],
+            "unmodelled": [[name, str(type_)] for name, type_ in self.unmodelled],
+        }
+        return json.dumps(parts | ({"points": True} if self.points else {}), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> StreamSchema:
@@ -218,16 +225,16 @@ class StreamSchema:
         try:
             parts = json.loads(text)
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
-            time = parts["time"]
+            time, points = parts["time"], bool(parts.get("points", False))
         except (ValueError, KeyError, TypeError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
         for role, of_role in pairs.items():  # a mapping would lose the second of a name without a word
             _check_names([name for name, _ in of_role], where=f"stream schema, {role}")
-        return cls.of(time=time, **{role: dict(of_role) for role, of_role in pairs.items()})
+        return cls.of(time=time, points=points, **{role: dict(of_role) for role, of_role in pairs.items()})
 
     def __repr__(self) -> str:
         parts = [f"key {_described(self.key)}" if self.key else "no key", f"time {self.time}"]
-        parts.append(f"modelled {_described(self.modelled)}")
+        parts.append(f"modelled {_described(self.modelled)}{' as points' if self.points else ''}")
         if self.unmodelled:
             parts.append(f"unmodelled {_described(self.unmodelled)}")
         return f"StreamSchema({'; '.join(parts)})"

@@ -49,6 +49,8 @@ def bind_aggregates(
             where,
         )
     keys = _group_keys(select, scope)
+    for call in found:
+        _check_count(call, scope, node, window)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
     labels = equal_keys(node)
@@ -123,8 +125,8 @@ def _bound_calls(found: list[exp.Anonymous], scope: Scope, node: Node) -> list[C
 
 def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
     binder = Binder(scope, "another aggregate")
-    if call.this == "count":
-        binder.aggregate(call)
+    if call.this == "count" and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Star):
+        return _anything(scope)
     if len(call.expressions) != 1:
         raise wrong(f"{call.this} takes one argument, got {len(call.expressions)}", scope.text, call)
     argument = bare(call.expressions[0])
@@ -138,6 +140,24 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
             call,
         )
     return value
+
+
+def _check_count(
+    call: exp.Anonymous, scope: Scope, node: Node, window: tuple[Duration, Duration] | None
+) -> None:
+    """That what is counted are tuples."""
+    if call.this != "count":
+        return
+    if not node.columns.points:
+        Binder(scope, "another aggregate").aggregate(call)
+    if window is None:
+        _no_window(call, scope, node)
+
+
+def _anything(scope: Scope) -> Expression:
+    """What count(*) counts: any attribute, as each tuple has them all."""
+    modelled = (one for source in scope.sources for one in source.attributes if one.role is Role.MODELLED)
+    return Column(next(modelled).column)
 
 
 def _arguments(node: Node, calls: list[Call]) -> tuple[Node, dict[Expression, str]]:
@@ -164,7 +184,9 @@ def _aggregated(
     window: tuple[Duration, Duration] | None,
 ) -> Node:
     if across is not None:
-        base, argument = Across(base, call.function, argument, call.output, across), call.output
+        # The tuples of all keys are aggregated together: what a window over some of them gives does not add up to it.
+        function = "each" if window is not None and base.columns.points else call.function
+        base, argument = Across(base, function, argument, call.output, across), call.output
     if window is not None:
         base = Window(base, call.function, argument, call.output, *window)
     return base

@@ -205,6 +205,10 @@ def _by_powers(factored: Symbolic, generic: set[str]) -> str | None:
 
 def _window(node: Window) -> tuple[str, ...]:
     size, x, out = duration(node.size), node.argument, node.output
+    if node.input.columns.points:
+        return (
+            f"{node.function}: {out}(t) = {node.function} of the tuples of {x} in [t - {size}, t), constant between changes",
+        )
     if node.function in ("min", "max"):
         kind = "lower" if node.function == "min" else "upper"
         return (
@@ -230,6 +234,8 @@ def _across(node: Across) -> tuple[str, ...]:
                 f"{node.function} over {each}: {out}(t) = {kind} envelope of {x}(t)",
                 f"{x}(t) - {out}(t) {sign} 0 decides, segment by segment, where a key takes over",
             )
+        case "each":
+            return (f"{out}: the tuples of {x} of {each}, together",)
         case "sum":
             return (f"sum over {each}: {out}(t) = Σ {x}(t), coefficient by coefficient",)
     return (f"avg over {each}: {out}(t) = Σ {x}(t) / count(t), coefficient by coefficient",)

@@ -99,7 +99,7 @@ class Scan(Node):
         if self.attributes is not None:
             modelled = tuple(n for n in modelled if n in self.attributes)
             unmodelled = tuple((n, type_) for n, type_ in unmodelled if n in self.attributes)
-        return Columns(own.key, modelled, unmodelled, own.time).prefixed(self.alias)
+        return Columns(own.key, modelled, unmodelled, own.time, own.points).prefixed(self.alias)
 
 
 @_node
@@ -155,7 +155,7 @@ class Project(_Unary):
             else:
                 modelled.append(name)
         carried = tuple((name, type_) for name, type_ in before.key if name not in named)
-        return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time)
+        return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,8 @@ class Join(Node):
     @cached_property
     def columns(self) -> Columns:
         a, b = self.left.columns, self.right.columns
-        return Columns((*a.key, *b.key), (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled), a.time)
+        modelled, unmodelled = (*a.modelled, *b.modelled), (*a.unmodelled, *b.unmodelled)
+        return Columns((*a.key, *b.key), modelled, unmodelled, a.time, a.points or b.points)
 
 
 @_node
@@ -221,6 +222,7 @@ class Union(Node):
 class Across(_Unary):
     """``function`` of ``argument`` over all keys that share ``by``, at each instant: envelope, sum or mean of those present.
 
+    ``each``, of points, leaves them as they are: a window above is over the tuples of all these keys.
     The output is named ``output``. ``by`` are key columns of the input. With ``partial`` the input holds partial results
     of the same function (for ``avg``: sums and counts), which are merged.
     """
@@ -240,12 +242,15 @@ class Across(_Unary):
             if self.phase == "partial" and self.function == "avg"
             else (self.output,)
         )
-        return Columns(key, modelled, (), before.time)
+        return Columns(key, modelled, (), before.time, before.points)
 
 
 @_node
 class Window(_Unary):
-    """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6)."""
+    """``function`` of ``argument`` per key over ``[t - size, t)``, as a function of the closing time ``t`` (3.5, 3.6).
+
+    Over points it is of the tuples in the window (7.8), and may be ``count``.
+    """
 
     function: str
     argument: str

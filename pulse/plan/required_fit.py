@@ -138,6 +138,8 @@ def _window(node: Window, fit: Fit) -> Fit:
     """``avg`` errs by at most min(err, 2·drift/size), ``sum`` by size times that, ``min`` and ``max`` by err."""
     if fit.error is None:
         return UNKNOWN
+    if node.input.columns.points:  # of tuples: how many there are decides what a sum adds up
+        return Fit(fit.error, None) if node.function in ("min", "max", "avg") else UNKNOWN
     if node.function in ("min", "max"):
         return Fit(fit.error, None)
     if not isinstance(node.size, int):

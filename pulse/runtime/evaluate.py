@@ -14,12 +14,14 @@ from pulse.core.expression import TRUE, Constant
 from pulse.operators.envelope import Envelope
 from pulse.operators.extremum import Extremum
 from pulse.operators.filter import Filter as FilterOperator
+from pulse.operators.gather import Gather
 from pulse.operators.grid import PairHome
 from pulse.operators.integral import Integral
 from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
 from pulse.operators.mirror import Mirror as MirrorOperator
 from pulse.operators.pair_join import APPROXIMATED, Nearness, PairJoin
+from pulse.operators.point_window import PointWindow
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
 from pulse.operators.relation import Relation
@@ -81,7 +83,7 @@ class Evaluation:
         """That these plans will be asked for as samples: their windows over one input are then evaluated in one pass."""
         for root in roots:
             for node in walk(root):
-                if isinstance(node, Window) and node.function in _INTEGRALS:
+                if isinstance(node, Window) and node.function in _INTEGRALS and not node.input.columns.points:
                     self._expected.setdefault(_family(node), {})[node] = None
 
     def segments(self, node: Node) -> Relation:
@@ -131,6 +133,8 @@ class Evaluation:
                 return FilterOperator(predicate, possible).segments(self._segments(input, possible))
             case Project(input, outputs):
                 return ProjectOperator(outputs, node.columns).segments(self._segments(input, possible))
+            case Window(input) if input.columns.points:
+                return self._kept(_point_window(node).segments(self._points(input, possible)), possible)
             case Window(input):
                 return _window(node).segments(self._segments(input, possible))
             case Across(input):
@@ -143,6 +147,14 @@ class Evaluation:
             case Join():
                 return self._join(node, possible)
         raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _points(self, node: Node, possible: bool) -> Relation:
+        """The input of a window over tuples: whether a result is certain depends also on those that only possibly take part."""
+        return self._segments(node, _selective(node) or possible)
+
+    @staticmethod
+    def _kept(relation: Relation, possible: bool) -> Relation:
+        return relation if possible else without_possible(relation)
 
     def _join(self, node: Join, possible: bool) -> Relation:
         left, right = self._segments(node.left, possible), self._segments(node.right, possible)
@@ -169,6 +181,8 @@ class Evaluation:
                 return project_samples(self.samples(input, every), outputs, node.columns)
             case Mirror(input, swaps):
                 return MirrorOperator(swaps).samples(self.samples(input, every))
+            case Window(input) if input.columns.points:
+                return _point_window(node).sampled(self._points(input, self._possible), every)
             case Window(input) if isinstance(node.size, int):
                 below = self._segments(input, self._possible)
                 if node.function in _INTEGRALS:
@@ -249,7 +263,15 @@ def _window(node: Window) -> Integral | Extremum:
     return operator(node.function, node.argument, node.output, node.size, node.advance)
 
 
-def _across(node: Across) -> Envelope | Total:
+def _point_window(node: Window) -> PointWindow:
+    assert isinstance(node.size, int)
+    assert node.advance is None or isinstance(node.advance, int)
+    return PointWindow(node.function, node.argument, node.output, node.size, node.advance)
+
+
+def _across(node: Across) -> Envelope | Total | Gather:
+    if node.function == "each":
+        return Gather(node.argument, node.output, node.by, node.phase)
     operator = Envelope if node.function in ("min", "max") else Total
     return operator(node.function, node.argument, node.output, node.by, node.phase)
 

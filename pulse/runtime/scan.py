@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from pulse.core import SegmentBatch
 from pulse.core.columns import Columns
@@ -38,9 +37,9 @@ from pulse.core.order import Ranges, narrow
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Scan
-from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from pulse.store.units import Unit, by_key_and_time, own_lineage, read_unit
+from pulse.store.stored import Stored
+from pulse.store.units import Unit, own_lineage, read_unit
 
 CACHE_BYTES = 1 << 30
 """How much of the models that were read a process keeps decoded: asked again, they are there."""
@@ -92,16 +91,16 @@ cache = _Cache(CACHE_BYTES)
 class Reading:
     """What a fragment reads of one stream: the attributes all its scans need together."""
 
-    path: str
+    stored: Stored
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
 
 
-def reading(path: str, stored: Columns, scans: tuple[Scan, ...], *, lineage: bool) -> Reading:
-    """The reading that serves all these scans of one stream."""
-    every = (*stored.modelled, *stored.unmodelled_names)
+def reading(model: Stored, columns: Columns, scans: tuple[Scan, ...], *, lineage: bool) -> Reading:
+    """The reading that serves all these scans of one stream, which the model has with these columns."""
+    every = (*columns.modelled, *columns.unmodelled_names)
     needed = {name for scan in scans for name in _needed(scan, every)}
-    return Reading(path, tuple(name for name in every if name in needed), lineage)
+    return Reading(model, tuple(name for name in every if name in needed), lineage)
 
 
 def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
@@ -114,11 +113,10 @@ def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
 
 def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
     """The unit's segments, their attributes under the stream's own names; only of keys for which ``keys`` holds."""
-    model = Model(reading.path)
+    model = reading.stored.open()
     if keys != TRUE:
         return _relation(_filtered(model, unit, reading, keys), model, reading)
-    stat = (model.path / FILE).stat()
-    key = (str(model.path.absolute()), stat.st_mtime_ns, stat.st_ino, unit, reading)
+    key = (str(model.path.absolute()), model.stamp, unit, reading)
     found = cache.get(key)
     if found is None:
         found = _relation(None, model, reading, unit)
@@ -133,6 +131,7 @@ def _relation(table: pa.Table | None, model: Model, reading: Reading, unit: Unit
         tuple(name for name in stored.modelled if name in reading.attributes),
         tuple((name, type_) for name, type_ in stored.unmodelled if name in reading.attributes),
         stored.time,
+        stored.points,
     )
     if reading.lineage:
         if table is None:
@@ -153,7 +152,6 @@ def _names(columns: Columns) -> list[str]:
 
 def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> pa.Table:
     """The segments of some keys: row groups that hold none of them are not read."""
-    files = ds.dataset([str(model.path / name) for name in unit.files], format="parquet")
     names = model.schema.arrow_schema().names
     if not reading.lineage:
         kept = set(reading.attributes) | {
@@ -161,9 +159,7 @@ def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> p
         }
         fixed = {*model.schema.key_names, "ref", "lo", "hi"}
         names = [name for name in names if name in kept or name in fixed]
-    return by_key_and_time(
-        model, files.to_table(columns=names, filter=_as_filter(keys, dict(model.schema.key)))
-    )
+    return read_unit(model, unit, names, _as_filter(keys, dict(model.schema.key)))
 
 
 def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
