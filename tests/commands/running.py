@@ -19,6 +19,8 @@ class Done(NamedTuple):
 
 Run = Callable[..., Done]
 
+LOCAL = ("--engine", "local")
+
 
 def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """A function that runs `pulse` with these arguments."""

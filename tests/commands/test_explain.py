@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 
 from pulse.store.model import Model
-from tests.commands.running import Run, refused, runner
+from tests.commands.running import Run, refused
 from tests.runtime.asking import COLLISION, MACD, local, prices, tracks
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")

@@ -5,47 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse import cli
 from pulse.commands.options import OptionError, bounds, models, names
 from pulse.core.bounds import Relative
 from pulse.operators.fit_spec import FitSpec
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests import certificates
+from tests.commands.running import Done, Run
 from tests.conftest import ROOT
 from tests.operators.fitting import EPOCH
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command as `main` runs it, errors and exit codes included."""
-
-    def command(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["pulse", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        code = stopped.value.code
-        return Done(code if isinstance(code, int) else 0, *capsys.readouterr())
-
-    return command
 
 
 def ticks(n: int = 2000, seed: int = 1) -> pa.Table:

@@ -11,27 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.store.model import Model
-from tests.commands.running import Run, refused, runner
-from tests.runtime.asking import MACD, local, prices, rows_of
+from tests.commands.running import LOCAL, Run, refused
+from tests.runtime.asking import MACD, local, rows_of
 
-LOCAL = ("--engine", "local")
 SAMPLED = "select symbol, price from S where price > 20 sample every 1 s"
 BOUND = ("--param", "short=4", "--param", "long=12")
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(monkeypatch, capsys)
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return prices(tmp_path_factory.mktemp("query") / "prices")
-
-
-@pytest.fixture
-def s(stored: Model) -> tuple[str, ...]:
-    return "--stream", f"S={stored.path}", *LOCAL
 
 
 def test_help(run: Run) -> None:

@@ -10,26 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.store.model import Model
-from tests.commands.running import Run, refused, runner
-from tests.runtime.asking import MACD, local, prices, rows_of
+from tests.commands.running import Run, refused
+from tests.runtime.asking import MACD, local, rows_of
 
-LOCAL = ("--engine", "local")
 GRID = ("--param", "short=2,4", "--param", "long=8:16:4")
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(monkeypatch, capsys)
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return prices(tmp_path_factory.mktemp("sweep") / "prices")
-
-
-@pytest.fixture
-def s(stored: Model) -> tuple[str, ...]:
-    return "--stream", f"S={stored.path}", *LOCAL
 
 
 def test_help(run: Run) -> None:
