@@ -15,12 +15,13 @@ from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
+from pulse.store.stored import Stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def degrees(paths: Mapping[str, str]) -> dict[tuple[str, str], int]:
+def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
     """The degree of the polynomials of each stream's attributes, for their equation systems."""
     found = {}
     for stream, path in paths.items():
@@ -41,7 +42,7 @@ class Answer:
     def __init__(
         self,
         query: Query,
-        paths: Mapping[str, str],
+        paths: Mapping[str, str | Stored],
         *,
         asked: Query | None = None,
         spark: Callable[[], SparkSession] | None = None,

@@ -22,7 +22,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
-from pulse.store.model import Model
+from pulse.store.stored import Stored
 from pulse.store.units import ROWS, Unit, units
 
 _BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
@@ -38,7 +38,7 @@ class Job:
     is partial summaries (:mod:`pulse.operators.summary`) of either."""
 
     query: Query
-    paths: Mapping[str, str]
+    paths: Mapping[str, Stored]
     rate: int | None
     lineage: bool = False
     summary: bool = False
@@ -106,13 +106,13 @@ class Job:
 
     def units(self, fragment: Fragment, at_least: int = 1) -> tuple[Unit, ...]:
         """What the workers of a fragment over scans read, one each."""
-        model = Model(self.reading(fragment).path)
+        model = self.reading(fragment).stored.open()
         return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
 
     @cached_property
     def places(self) -> int:
         """Into how many places an exchange by keys scatters: so that one holds about as much as a unit."""
-        rows = sum(Model(path).manifest.segments for path in self.paths.values())
+        rows = sum(stored.open().manifest.segments for stored in self.paths.values())
         return max(16, math.ceil(2 * rows / ROWS))
 
     @property
@@ -128,9 +128,14 @@ class Job:
 
 
 def prepare(
-    query: Query, paths: Mapping[str, str], *, tuples: bool, lineage: bool = False, summary: bool = False
+    query: Query,
+    paths: Mapping[str, str | Stored],
+    *,
+    tuples: bool,
+    lineage: bool = False,
+    summary: bool = False,
 ) -> Job:
-    """Plan a bound query over stored models."""
+    """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
     rate = query.rate if tuples else None
     if tuples and rate is None:
         raise RateError(
@@ -138,11 +143,12 @@ def prepare(
         )
     plan = place_exchanges(optimise(query.plan))
     used = {scan.stream for scan in scans(plan)}
-    job = Job(replace(query, plan=plan), {name: paths[name] for name in sorted(used)}, rate, lineage, summary)
+    pinned = {name: Stored.of(paths[name]).pinned() for name in sorted(used)}
+    job = Job(replace(query, plan=plan), pinned, rate, lineage, summary)
     return replace(job, grids=_grids(plan, job.paths))
 
 
-def _grids(plan: Node, paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]:
+def _grids(plan: Node, paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
     """The grid of each pair join, the same for both of its sides."""
     found: dict[Exchange, ResolvedGrid] = {}
     for node in walk(plan):
@@ -153,22 +159,23 @@ def _grids(plan: Node, paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]
     return found
 
 
-def _resolved(sides: list[Exchange], paths: Mapping[str, str]) -> dict[Exchange, ResolvedGrid]:
+def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
     """Buckets and cells from the models alone, so that every runtime cuts alike.
 
     Buckets are long against the windows above, whose margins are solved twice. Cells of space are only made where a bucket
     would hold more than a unit.
     """
-    models = {scan.stream: Model(paths[scan.stream]) for side in sides for scan in scans(side)}
+    models = {scan.stream: paths[scan.stream].open() for side in sides for scan in scans(side)}
     files = [file for model in models.values() for file in model.manifest.files]
-    starts = [file.start for file in files if file.start is not None]
-    ends = [file.end for file in files if file.end is not None]
+    bounds = [one for file in files for one in (file, *file.layers)]
+    starts = [one.start for one in bounds if one.start is not None]
+    ends = [one.end for one in bounds if one.end is not None]
     span = max(ends) - min(starts) if starts else 0
     grids = [side.by for side in sides if isinstance(side.by, Grid)]
     margin = max(sum(one for one in grid.margin if isinstance(one, int)) for grid in grids)
     least = max(grid.bucket for grid in grids if isinstance(grid.bucket, int))
     bucket = max(least, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
-    rows = sum(file.segments for file in files) / max(1.0, span / bucket)
+    rows = sum(file.rows for file in files) / max(1.0, span / bucket)
     spread = rows > ROWS and all(grid.position is not None for grid in grids)
     cell = (
         max(_cell(side, grid, paths, bucket) for side, grid in zip(sides, grids, strict=True))
@@ -185,13 +192,13 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, str]) -> dict[Exchange,
     }
 
 
-def _cell(side: Exchange, grid: Grid, paths: Mapping[str, str], bucket: int) -> float:
+def _cell(side: Exchange, grid: Grid, paths: Mapping[str, Stored], bucket: int) -> float:
     """The size of a cell from a sample of what is exchanged: the first unit of a stream whose positions it has, unaltered."""
     assert grid.position is not None
     for scan in scans(side):
         if all(name in scan.columns.modelled for name in grid.position) and not scan.models:
             wanted = reading(paths[scan.stream], scan.stored, (scan,), lineage=False)
-            first = units(Model(wanted.path))[0]
+            first = units(wanted.stored.open())[0]
             return cell_size(as_scanned(read(wanted, first), scan), grid.position, _reach(grid.reach), bucket)
     return 20.0 * _reach(grid.reach)
 

@@ -31,6 +31,7 @@ from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.scan import as_scanned, read
 from pulse.runtime.write import check, write_batches, write_frame
+from pulse.store.stored import Stored
 from pulse.store.units import Unit
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class SweepJob:
 
     query: Query
     grid: Grid
-    paths: Mapping[str, str]
+    paths: Mapping[str, str | Stored]
     tuples: bool
     summary: bool = False
 
@@ -157,7 +158,7 @@ class Sweep:
         self,
         query: Query,
         grid: Grid,
-        paths: Mapping[str, str],
+        paths: Mapping[str, str | Stored],
         *,
         spark: Callable[[], SparkSession] | None = None,
     ) -> None:

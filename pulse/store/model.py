@@ -33,7 +33,7 @@ from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microsecon
 from pulse.core.errors import unknown_column
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.layers import OWN, Overlay, cut
-from pulse.store.manifest import Manifest, PartFile
+from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
 from pulse.store.stored import Stored
 
 ENDS, ASIDE, CLOSING, OLD = "_ends", "_aside", "closing", "_old"
@@ -64,6 +64,13 @@ class Model:
     def version(self) -> int:
         """Which version was opened."""
         return self.manifest.version
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Tells this content of the folder from any other, as far as the file system can: for caches."""
+        kept = manifest_path(self.path, self.version)
+        found = (kept if kept.exists() else self.path / FILE).stat()
+        return found.st_mtime_ns, found.st_ino
 
     @property
     def has_layers(self) -> bool:

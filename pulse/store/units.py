@@ -1,7 +1,8 @@
 """What one worker reads of a stored model: whole keys, so that per-key work needs no exchange.
 
 Files of one fit hold different keys; after ``--append`` a key may lie in a file of each fit. So a unit is a set of files that
-share no key with any other, or a share of the keys of a large set.
+share no key with any other, or a share of the keys of a large set. The layers over a file belong to its unit: what one of them
+withdraws may lie in any file, or earlier layer, of the unit.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
-from pulse.core.order import Ranges, time_order
+from pulse.store.layers import OWN, Overlay, cut, in_order
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
 
@@ -41,10 +43,10 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit
     keys allow; not if ``shared`` is false.
     """
     files = model.manifest.files
-    total = sum(file.segments for file in files)
+    total = sum(file.rows for file in files)
     found = []
     for together in _together(model, files):
-        rows, keys = sum(file.segments for file in together), max(file.keys for file in together)
+        rows, keys = sum(file.rows for file in together), max(_most_keys(file) for file in together)
         shares = 1
         if shared:
             wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
@@ -54,47 +56,63 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit
     return tuple(found)
 
 
-def read_unit(model: Model, unit: Unit, columns: list[str]) -> pa.Table:
-    """These columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, by key and time."""
+def _most_keys(file: PartFile) -> int:
+    return file.keys + sum(layer.keys for layer in file.layers)
+
+
+def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression | None = None) -> pa.Table:
+    """These columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, corrected, by key and time.
+
+    ``keys`` is a condition on whole keys, or on them and ``ref``, for units that are no share: row groups that hold nothing of
+    the kind are not read.
+    """
+    by_name = {file.name: file for file in model.manifest.files}
+    files = [by_name[name] for name in unit.files]
+    layers = [layer for file in files for layer in file.layers]
+    names = [*unit.files, *(layer.name for layer in layers)]
+    asked = [columns] * len(files) + [[*OWN, *columns]] * len(layers)
     if unit.shares == 1:
-        tables = [pq.read_table(model.path / name, columns=columns) for name in unit.files]
+        found = [
+            pq.read_table(model.file(name), columns=own, filters=keys)
+            for name, own in zip(names, asked, strict=True)
+        ]
     else:
-        tables = _read_share(model, unit, columns)
+        assert keys is None, "a share is of all keys"
+        found = _read_share(model, unit, names, asked)
+    tables = found[: len(files)]
+    if layers:
+        versions = [layer.version for layer in layers]
+        overlay = Overlay(list(zip(versions, found[len(files) :], strict=True)), model.schema, model.as_of)
+        tables = [*(overlay.over(table) for table in tables), overlay.put]
+    if model.as_of is not None:
+        tables = [cut(table, model.schema, model.as_of) for table in tables]
     tables = [table for table in tables if table.num_rows] or tables[:1]
     if len(tables) == 1:
         return tables[0]
-    return by_key_and_time(model, pa.concat_tables(tables))
+    return in_order(pa.concat_tables(tables), model.schema)
 
 
-def by_key_and_time(model: Model, table: pa.Table) -> pa.Table:
-    """Rows of segments in the order of a stored model."""
-    ranks = key_ranks([table.column(n).combine_chunks() for n in model.schema.key_names], table.num_rows)
-    ref = table.column("ref").combine_chunks().view(pa.int64()).to_numpy()
-    order = time_order(Ranges(ranks, ref, table.column("lo").to_numpy(), table.column("hi").to_numpy()))
-    return table if order is None else table.take(pa.array(order))
-
-
-def _read_share(model: Model, unit: Unit, columns: list[str]) -> list[pa.Table]:
+def _read_share(model: Model, unit: Unit, files: list[str], columns: list[list[str]]) -> list[pa.Table]:
     """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted.
 
     A share begins with the first key that begins in it when all rows are dealt evenly; one may be left without any.
     """
     names = list(model.schema.key_names)
     listed, starts = [], []
-    for name in unit.files:
-        keys = pq.read_table(model.path / name, columns=names)
+    for name in files:
+        keys = pq.read_table(model.file(name), columns=names)
         starts.append(np.append(_starts(keys, names), keys.num_rows))
         listed.append(keys.take(pa.array(starts[-1][:-1])))
     ranks = _ranks(pa.concat_tables(listed), names)
     rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
     share_of = (np.cumsum(rows) - rows) * unit.shares // max(int(rows.sum()), 1)
     tables, seen = [], 0
-    for name, own in zip(unit.files, starts, strict=True):
+    for name, own, wanted in zip(files, starts, columns, strict=True):
         shares = share_of[ranks[seen : seen + len(own) - 1]]
         seen += len(own) - 1
         begin, end = own[np.searchsorted(shares, (unit.share, unit.share + 1))].tolist()
-        with pq.ParquetFile(model.path / name) as file:
-            tables.append(_read_rows(file, begin, end, columns))
+        with pq.ParquetFile(model.file(name)) as file:
+            tables.append(_read_rows(file, begin, end, wanted))
     return tables
 
 
@@ -137,8 +155,8 @@ def _together(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
 
 def _keys_of(model: Model, file: PartFile) -> set[str]:
     names = list(model.schema.key_names)
-    table = pq.read_table(model.path / file.name, columns=names).group_by(names).aggregate([])
-    return set(_texts(table.select(names)))
+    tables = [pq.read_table(model.file(name), columns=names) for name in file.names]
+    return set(_texts(pa.concat_tables(tables).group_by(names).aggregate([]).select(names)))
 
 
 def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFile]]:

@@ -13,6 +13,7 @@ from pulse.plan.nodes import PlanError
 from pulse.runtime import job as job_module
 from pulse.runtime.job import Job, RateError, prepare
 from pulse.store.model import Model
+from pulse.store.stored import Stored
 from tests.runtime.asking import COLLISION, FOLLOWING, MACD, local, prices, tracks
 
 
@@ -33,7 +34,7 @@ def prepared(
 
 def test_only_what_is_used_is_bound(models: dict[str, Model]) -> None:
     job = prepared(models, MACD, short=4, long=12)
-    assert job.paths == {"S": str(models["S"].path)}
+    assert job.paths == {"S": Stored(str(models["S"].path), version=1)}
     (fragment,) = job.fragments
     assert job.reading(fragment).attributes == ("price",)
     assert job.keys(fragment) == TRUE

@@ -55,7 +55,7 @@ def symbols(relation: Relation) -> list[str]:
 
 def test_a_reading_serves_all_scans_of_a_stream(stored: Model) -> None:
     own = Columns.of(stored.schema)
-    path = str(stored.path)
+    path = stored.stored
     assert reading(path, own, (scan_of(stored),), lineage=False).attributes == ("price", "venue")
     narrow = scan_of(stored, attributes=("price",)), scan_of(stored, "L", attributes=("venue",))
     assert reading(path, own, narrow[:1], lineage=False).attributes == ("price",)
@@ -82,7 +82,7 @@ def test_keys_of_several_scans_are_those_any_of_them_wants(stored: Model) -> Non
 def test_only_the_asked_keys_are_read_and_each_scan_gets_its_own(stored: Model) -> None:
     (unit,) = units(stored)
     wanted = Or((symbol_is("b"), symbol_is("d")))
-    got = read(Reading(str(stored.path), ("price",)), unit, wanted)
+    got = read(Reading(stored.stored, ("price",)), unit, wanted)
     assert symbols(got) == ["b", "d"]
     assert symbols(as_scanned(got, scan_of(stored, attributes=("price",), keys=symbol_is("d")))) == ["d"]
     assert len(as_scanned(got, scan_of(stored, attributes=("price",), keys=symbol_is("z")))) == 0
@@ -91,7 +91,7 @@ def test_only_the_asked_keys_are_read_and_each_scan_gets_its_own(stored: Model) 
 @pytest.mark.parametrize("lineage", [False, True])
 def test_a_filtered_reading_has_the_rows_of_a_whole_one(stored: Model, lineage: bool) -> None:
     (unit,) = units(stored)
-    how = Reading(str(stored.path), ("price", "venue"), lineage)
+    how = Reading(stored.stored, ("price", "venue"), lineage)
     whole, part = read(how, unit), read(how, unit, symbol_is("c"))
     wanted = whole.select_groups(np.array([symbols(whole).index("c")]))
     assert part.to_segments().equals(wanted.to_segments())
@@ -154,9 +154,9 @@ def _one_row(columns: Columns, key: int) -> Relation:
 def test_keys_of_other_types_must_fit(stored: Model) -> None:
     (unit,) = units(stored)
     both = And((symbol_is("a", relation=">="), Not(symbol_is("b"))))
-    assert symbols(read(Reading(str(stored.path), ("price",)), unit, both)) == ["a", "c", "d", "e"]
+    assert symbols(read(Reading(stored.stored, ("price",)), unit, both)) == ["a", "c", "d", "e"]
     with pytest.raises(ScanError, match="key 'symbol' is string, which 5 cannot be compared with"):
-        read(Reading(str(stored.path), ("price",)), unit, symbol_is(5))
+        read(Reading(stored.stored, ("price",)), unit, symbol_is(5))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_two_scans_with_their_own_keys_in_one_join(stored: Model) -> None:
 
 def test_a_time_range_cuts_rows_and_drops_keys_without_any(stored: Model) -> None:
     (unit,) = units(stored)
-    whole = read(Reading(str(stored.path), ("price", "venue")), unit)
+    whole = read(Reading(stored.stored, ("price", "venue")), unit)
     begin, end = START + int(10.5 * SECOND), START + 20 * SECOND
     got = as_scanned(whole, scan_of(stored, start=begin, end=end))
     assert got.columns.names == ("S.symbol", "S.price", "S.venue")
@@ -203,11 +203,11 @@ def test_what_was_read_is_kept_until_the_model_changes(
     monkeypatch.setattr(scan_module, "read_unit", lambda *a: calls.append(a) or original(*a))
     model = prices(tmp_path / "m", ticks("ab", 10))
     (unit,) = units(model)
-    how = Reading(str(model.path), ("price",))
+    how = Reading(model.stored, ("price",))
     first = read(how, unit)
     assert read(how, unit) is first
     assert len(calls) == 1
-    assert read(Reading(str(model.path), ("price", "venue")), unit) is not first  # another reading
+    assert read(Reading(model.stored, ("price", "venue")), unit) is not first  # another reading
     shutil.rmtree(model.path)
     prices(tmp_path / "m", ticks("abc", 10))
     assert symbols(read(how, unit)) == ["a", "b", "c"]
