@@ -2,9 +2,17 @@
 
 Layers, each importing strictly lower ones::
 
-    registry                                    generators
-        |                                            |
-    ais_any                                 ticks  objects  vessels
+    revision_readers                            revision_loads (of revisions, generated)
+        |
+    corrections  arrivals  debezium
+        |            |         |
+        |            |     changelog
+        |            |         |
+        |            |     recorded (tuples, revisions, aside)
+        |            |
+    registry         |                          generators
+        |            |                               |
+    ais_any ---------+                      ticks  objects  vessels
         |                                            |
     ais_danish  ais_marinecadastre  ais_parquet    knobs   rows
         |                                |
@@ -21,6 +29,7 @@ Layers, each importing strictly lower ones::
                                units  errors
 
 Reading: :func:`get_format` → ``prepare(paths)`` → ``units(paths)`` → ``batches(unit, columns)``.
+Revisions: :func:`read_revisions` of files of corrections, late reports and changelogs.
 Generating: :func:`generate` to a file, :func:`frame` in memory.
 """
 
@@ -39,13 +48,16 @@ from pulse.datasets.errors import (
 )
 from pulse.datasets.format import Format
 from pulse.datasets.generators import Summary, frame, generate, origin
+from pulse.datasets.recorded import Recorded
 from pulse.datasets.registry import FORMATS, detect, get_format
+from pulse.datasets.revision_readers import READERS, read_revisions
 from pulse.datasets.rows import parse_rows
 from pulse.datasets.units import Unit
 from pulse.datasets.vessels import Following
 
 __all__ = [
     "FORMATS",
+    "READERS",
     "Counts",
     "DatasetError",
     "EmptyInputError",
@@ -56,6 +68,7 @@ __all__ = [
     "MissingInputError",
     "OutputError",
     "ProjectionError",
+    "Recorded",
     "Summary",
     "Unit",
     "UnknownFormatError",
@@ -67,4 +80,5 @@ __all__ = [
     "get_format",
     "origin",
     "parse_rows",
+    "read_revisions",
 ]

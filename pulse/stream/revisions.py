@@ -172,6 +172,12 @@ def with_reason(rows: pa.Table, reasons: Sequence[str] | pa.Array) -> pa.Table:
 
 def _read(table: Any, schema: StreamSchema, known: str | None) -> tuple[pa.Table, list[str]]:
     """The rows in the types of revisions, and per row what is wrong with it, or nothing."""
+    typed = revision_rows(table, schema, known=known)
+    return _known_of_pairs(typed), _wrong(typed, schema)
+
+
+def revision_rows(table: Any, schema: StreamSchema, *, known: str | None = None) -> pa.Table:
+    """Rows with the columns and types of revisions, whether or not they make elements; see :meth:`Revisions.of`."""
     wanted = revision_schema(schema)
     table = table if isinstance(table, pa.Table) else pa.table(table)
     given = KNOWN if known is None and KNOWN in table.column_names else known
@@ -180,8 +186,7 @@ def _read(table: Any, schema: StreamSchema, known: str | None) -> tuple[pa.Table
             error = unknown_column(name, table.column_names, "revisions")
             raise ElementError(str(error))
     columns = [_typed(table, given if field.name == KNOWN else field.name, field) for field in wanted]
-    typed = pa.table(columns, schema=wanted)
-    return _known_of_pairs(typed), _wrong(typed, schema)
+    return pa.table(columns, schema=wanted)
 
 
 def _typed(table: pa.Table, source: str | None, field: pa.Field) -> pa.Array:

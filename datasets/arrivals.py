@@ -1,0 +1,105 @@
+"""Late reports: what came after a later one of the same key, told by comparing arrival with event time (semantics 2.5).
+
+In order of arrival a report is late when one of the same vessel with a later time came before it. The others are the stream
+as it came; each late one is an insertion, known since it arrived::
+
+    arrival   vessel  t     in the stream        the same as revisions
+    10:00:02  A       :01   t = :01
+    10:00:05  A       :04   t = :04
+    10:00:07  A       :03                        +I t = :03, known 10:00:07
+    10:00:09  A       :04   t = :04 (not late)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.errors import unknown_column
+from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
+from pulse.datasets.ais_any import Ais
+from pulse.datasets.format import Format
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
+from pulse.datasets.projection import Projection
+from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
+from pulse.datasets.units import Paths, expand
+
+ARRIVAL = "t_recv"
+
+
+def read_arrivals(
+    paths: Paths,
+    schema: StreamSchema,
+    *,
+    arrival: str = ARRIVAL,
+    format: Format | None = None,
+    projection: Projection | str | None = None,
+) -> Recorded:
+    """The reports in order of arrival, and those that came late as insertions.
+
+    Where the stream has ``x`` and ``y`` and the files do not, positions are projected: as ``projection`` says, else by the
+    first file's extent, as a fit of it does.
+    """
+    format = _format(paths, schema, arrival, projection) if format is None else format
+    columns = format.schema(format.files(paths)[0]).names
+    for name in (*schema.names, arrival):
+        if name not in columns:
+            raise unknown_column(name, columns, f"{format.files(paths)[0]} (reports with their arrival)")
+    return split_arrivals(read_table(format, paths, [*schema.names, arrival]), schema, arrival)
+
+
+def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL) -> Recorded:
+    """As :func:`read_arrivals`, of a table with the stream's columns and one of arrivals."""
+    column = table.column(arrival).combine_chunks()
+    unknown = column.is_null().to_numpy(zero_copy_only=False)
+    arrived = column.cast(pa.timestamp("us"), safe=False).view(pa.int64()).fill_null(0).to_numpy()
+    times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us"), safe=False)
+    order = np.argsort(arrived, kind="stable")
+    order = order[~unknown[order]]
+    ranks = key_ranks([_plain(table, name) for name in schema.key_names], table.num_rows)
+    late = late_rows(ranks[order], times.view(pa.int64()).to_numpy()[order])
+    rows, nowhere = order[late], np.flatnonzero(unknown)
+    return Recorded(
+        revisions_of(table, schema, rows, ["+I"] * len(rows), arrived[rows]),
+        rows_aside(
+            table,
+            schema,
+            nowhere,
+            ["+I"] * len(nowhere),
+            [f"malformed: expected the arrival ('{arrival}'), got none"] * len(nowhere),
+        ),
+        table.select(list(schema.names)).take(pa.array(order[~late])),
+    )
+
+
+def late_rows(ranks: IntArray, times: IntArray) -> BoolArray:
+    """Which rows, in order of arrival, lie before an earlier row of the same key.
+
+    >>> late_rows(np.array([0, 0, 1, 0, 0]), np.array([1, 4, 2, 3, 4])).tolist()
+    [False, False, False, True, False]
+    """
+    late: BoolArray = np.zeros(len(ranks), dtype=bool)
+    if not len(ranks):
+        return late
+    by_key = np.argsort(ranks, kind="stable")
+    # The place of each time among all: small numbers, so that those of a later key can all be made larger.
+    place = np.unique(times, return_inverse=True)[1] + ranks * len(ranks)
+    reached = np.maximum.accumulate(place[by_key])
+    late[by_key[1:]] = place[by_key[1:]] < reached[:-1]
+    return late
+
+
+def _plain(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _format(paths: Paths, schema: StreamSchema, arrival: str, projection: Projection | str | None) -> Format:
+    first = expand(paths, Ais.suffixes)[0]
+    if first.lower().endswith(PARQUET_SUFFIXES):
+        plain = PlainParquet(key=schema.key_names, time=schema.time)
+        if {*schema.names, arrival} <= set(plain.schema(first).names):
+            return plain
+    return Ais(key=schema.key_names, time=schema.time, projection=projection).prepare(paths)

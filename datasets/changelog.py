@@ -1,0 +1,213 @@
+"""Plain changelogs: a column of kinds and the stream's columns, as Flink and other engines write them.
+
+Kinds are ``+I -U +U -D``, their names (``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER``, ``DELETE``), or the codes
+``c r d`` of a flattened Debezium topic; the column is called ``kind``, ``row_kind``, ``op`` or ``__op``. Parquet, CSV, and JSON
+by the line. A row that cannot be read as an element is kept aside with the reason; the others stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from pulse.core.arrow_types import REF
+from pulse.core.errors import ElementError
+from pulse.core.schema import StreamSchema
+from pulse.datasets.errors import DatasetError, EmptyInputError, readable
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
+from pulse.datasets.recorded import Recorded
+from pulse.datasets.time_columns import check_time_unit, to_time
+from pulse.datasets.units import Paths, expand
+from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revision_schema, with_reason
+
+JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+SUFFIXES = (*PARQUET_SUFFIXES, ".csv", ".txt", *JSON_SUFFIXES)
+KIND_COLUMNS = ("kind", "row_kind", "rowkind", "op", "__op")
+KINDS: Mapping[str, str] = {
+    "+i": "+I", "insert": "+I", "c": "+I", "r": "+I",
+    "-u": "-U", "update_before": "-U",
+    "+u": "+U", "update_after": "+U",
+    "-d": "-D", "delete": "-D", "d": "-D",
+}  # fmt: skip
+
+
+def read_changelog_files(
+    paths: Paths, schema: StreamSchema, *, known: str | None = None, time_unit: str | None = None
+) -> Recorded:
+    """The revisions of these files, one after the other. ``known`` names the column of known times.
+
+    ``time_unit`` (s, ms, us, ns) is needed where times are numbers since 1970.
+    """
+    check_time_unit(time_unit)
+    found, aside = [Revisions.empty(schema)], []
+    for path in expand(paths, SUFFIXES):
+        table, lines = read_rows(path)
+        one = from_table(table, schema, known=known, time_unit=time_unit, where=path)
+        found.append(one.revisions)
+        aside += [one.aside, _lines_aside(schema, lines)]
+    return Recorded(Revisions.concat(found), pa.concat_tables(aside))
+
+
+def read_rows(path: str) -> tuple[pa.Table, list[str]]:
+    """A file's rows, and what is wrong with the lines that are none. CSV comes as text."""
+    lowered = path.lower()
+    with readable(path):
+        if not Path(path).stat().st_size:
+            raise EmptyInputError(f"{path}: the file is empty; expected a changelog")
+        if lowered.endswith(PARQUET_SUFFIXES):
+            return pq.read_table(path), []
+        if lowered.endswith(JSON_SUFFIXES):
+            return pyarrow.json.read_json(path), []
+        return _read_csv(path)
+
+
+def _read_csv(path: str) -> tuple[pa.Table, list[str]]:
+    wrong: list[str] = []
+
+    def note(row: Any) -> str:
+        text = row.text if len(row.text) < 80 else f"{row.text[:80]}…"
+        wrong.append(f"malformed: expected {row.expected_columns} fields, got {row.actual_columns}: {text!r}")
+        return "skip"
+
+    with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
+        names = [name.strip().strip('"') for name in file.readline().rstrip("\r\n").split(",")]
+    table = pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False),
+        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=["", "null"]
+        ),
+    )
+    return table, wrong
+
+
+def from_table(
+    table: pa.Table,
+    schema: StreamSchema,
+    *,
+    known: str | None = None,
+    time_unit: str | None = None,
+    where: str = "revisions",
+) -> Recorded:
+    """Revisions from a table whose values may still be text; what does not read is kept aside."""
+    kind = kind_column(table.column_names, where)
+    table = table.set_column(table.column_names.index(kind), KIND, kinds_of(table.column(kind)))
+    return sifted(*converted(table, schema, known=known, time_unit=time_unit, where=where), schema)
+
+
+def converted(
+    table: pa.Table, schema: StreamSchema, *, known: str | None, time_unit: str | None, where: str
+) -> tuple[pa.Table, list[str]]:
+    """The columns in the types of revisions, and per row what does not convert, or nothing."""
+    columns: dict[str, pa.Array] = {}
+    reasons = [""] * table.num_rows
+    since = KNOWN if known is None and KNOWN in table.column_names else known
+    for field in revision_schema(schema):
+        source = since if field.name == KNOWN else field.name
+        if source is None:
+            continue
+        if source not in table.column_names:
+            raise DatasetError(
+                f"{where}: there is no column '{source}', which revisions of {schema!r} need; "
+                f"there are: {', '.join(table.column_names)}"
+            )
+        unit = time_unit if field.type == REF else None
+        columns[field.name], wrong = _converted(
+            table.column(source).combine_chunks(), field.type, unit, source
+        )
+        for row, got in wrong:
+            reasons[row] = reasons[row] or f"malformed: '{source}': expected {field.type}, got {got!r}"
+    return pa.table(columns), reasons
+
+
+def sifted(table: pa.Table, reasons: list[str], schema: StreamSchema) -> Recorded:
+    """Rows with a reason go aside, and with an old value its new one; so do those that make no element."""
+    bad = np.array([reason != "" for reason in reasons], dtype=bool)
+    kinds = table.column(KIND).to_pylist()
+    for row in np.flatnonzero(bad).tolist():
+        step, other = {"-U": (1, "+U"), "+U": (-1, "-U")}.get(kinds[row], (0, None))
+        pair = row + step
+        if step and 0 <= pair < len(kinds) and kinds[pair] == other and not bad[pair]:
+            bad[pair], reasons[pair] = True, f"its {kinds[row]}: {reasons[row]}"
+    try:
+        revisions, aside = Revisions.sift(table.filter(pa.array(~bad)), schema)
+        broken = revision_rows(table.filter(pa.array(bad)), schema)
+    except ElementError as e:
+        raise DatasetError(str(e)) from None
+    lost = with_reason(broken, [reason for reason in reasons if reason])
+    return Recorded(revisions, pa.concat_tables([aside, lost]))
+
+
+def kind_column(names: list[str], where: str) -> str:
+    """The column that says what each row does."""
+    for name in KIND_COLUMNS:
+        for own in names:
+            if own.casefold() == name:
+                return own
+    raise DatasetError(f"{where}: expected a column 'kind' of +I, -U, +U, -D; there are: {', '.join(names)}")
+
+
+def kinds_of(column: pa.ChunkedArray) -> pa.Array:
+    """Codes of a changelog, whatever they are called; what is none stays as it is.
+
+    >>> kinds_of(pa.chunked_array([["INSERT", "-u", "?"]])).to_pylist()
+    ['+I', '-U', '?']
+    """
+    encoded = column.combine_chunks().cast(pa.string()).dictionary_encode()
+    texts = [
+        None if text is None else KINDS.get(text.strip().casefold(), text)
+        for text in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _converted(
+    column: pa.Array, type_: pa.DataType, unit: str | None, name: str
+) -> tuple[pa.Array, list[tuple[int, Any]]]:
+    """The column in this type; and row and value of what does not convert, which is null then."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type == type_ or pa.types.is_null(column.type):
+        return column.cast(type_), []
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(~missing)
+    some = column.drop_null()
+    try:
+        return _spread(_cast(some, type_, unit, name), rows, len(column), type_), []
+    except (pa.ArrowException, DatasetError) as whole:
+        values, good, wrong = [], [], []
+        for row, i in zip(rows.tolist(), range(len(some)), strict=True):
+            try:
+                values.append(_cast(some.slice(i, 1), type_, unit, name))
+                good.append(row)
+            except (pa.ArrowException, DatasetError):
+                wrong.append((row, some[i].as_py()))
+        if not good:
+            raise DatasetError(f"revisions, column '{name}': no value reads as {type_}: {whole}") from None
+        return _spread(pa.concat_arrays(values), np.array(good), len(column), type_), wrong
+
+
+def _cast(values: pa.Array, type_: pa.DataType, unit: str | None, name: str) -> pa.Array:
+    if type_ == REF:
+        return to_time(values, lambda row: f"revisions, row {row}, column '{name}'", unit)
+    return values.cast(type_)
+
+
+def _spread(values: pa.Array, rows: Any, length: int, type_: pa.DataType) -> pa.Array:
+    """Values at these rows, nulls between."""
+    index = np.full(length, -1, dtype=np.int64)
+    index[rows] = np.arange(len(values))
+    return values.take(pa.array(index, mask=index < 0)) if len(values) else pa.nulls(length, type_)
+
+
+def _lines_aside(schema: StreamSchema, lines: list[str]) -> pa.Table:
+    empty = revision_schema(schema)
+    return with_reason(pa.table([pa.nulls(len(lines), field.type) for field in empty], schema=empty), lines)

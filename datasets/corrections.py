@@ -1,0 +1,197 @@
+"""Corrections of trades as TAQ files hold them: which trades were cancelled, marked wrong or corrected, and when.
+
+A file of the consolidated tape shows each trade once more when it is taken back or corrected (column ``CORR``)::
+
+    code  the trade, at its own time                 code  the record that says so, at the time it came
+      0   regular
+      8   later cancelled                             10   cancel: the same price, size and exchange
+      7   later marked as erroneous                   11   error: the same
+      1   later corrected; shows the *corrected*      12   correction: shows what was *first* reported
+          values
+
+So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12. A record 10 or 11 deletes its
+trade; a record 12 replaces the values first reported by those of its 1; ``known`` is the record's time. A record without its
+trade, or a marked trade without its record, is kept aside with the reason; such a trade stays in the stream.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.errors import unknown_column
+from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
+from pulse.datasets.errors import DatasetError
+from pulse.datasets.format import Format
+from pulse.datasets.plain_parquet import PlainParquet
+from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
+from pulse.datasets.registry import detect
+from pulse.datasets.taq_daily import TaqDaily
+from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.units import Paths
+
+CORRECTED, ERRONEOUS, CANCELLED = 1, 7, 8
+CANCEL, ERROR, CORRECTION = 10, 11, 12
+_RECORDS = (CANCEL, ERROR, CORRECTION)
+_WORDS = {
+    CORRECTED: "later corrected",
+    ERRONEOUS: "later marked as erroneous",
+    CANCELLED: "later cancelled",
+    CANCEL: "cancel record",
+    ERROR: "error record",
+    CORRECTION: "correction record",
+}
+_BESIDES = ("exchange", "size", "sequence")  # columns that help to tell trades apart, where a file has them
+
+
+def read_corrections(paths: Paths, schema: StreamSchema, *, format: Format | None = None) -> Recorded:
+    """The trades as first recorded and what corrected them, of a stream with this schema.
+
+    Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale
+    conditions and prices hold for both; ``format`` says otherwise.
+    """
+    format = _format(paths, schema) if format is None else format
+    columns = format.schema(format.files(paths)[0]).names
+    for name in (*schema.names, "corr"):
+        if name not in columns:
+            raise unknown_column(name, columns, f"{format.files(paths)[0]} (corrections of trades)")
+    besides = [name for name in _BESIDES if name in columns]
+    table = read_table(format, paths, [*schema.names, "corr", *besides])
+    return split_corrections(table, schema)
+
+
+def split_corrections(table: pa.Table, schema: StreamSchema) -> Recorded:
+    """As :func:`read_corrections`, of a table with the stream's columns, ``corr``, and ``exchange`` and ``size`` if there."""
+    codes = np.asarray(table.column("corr").cast(pa.int64()).fill_null(0).to_numpy())
+    times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
+    trades = _Trades(table, schema, codes, times)
+    deleted = [trades.pair(CANCELLED, CANCEL), trades.pair(ERRONEOUS, ERROR)]
+    gone, by = (np.concatenate([pairs[side] for pairs in deleted]) for side in (0, 1))
+    right, first = trades.pair_corrected()
+    source = np.arange(len(codes))
+    source[right] = first  # the values first reported of a trade that was corrected
+    recorded = _with_values(table, schema, source)
+    kept = np.flatnonzero(~np.isin(codes, _RECORDS))
+    # Of a replacement, the old row has the trade's time and the values first reported.
+    both = pa.concat_tables([recorded, table.select(list(schema.names))])
+    rows = [np.stack([gone, np.full(len(gone), -1)], axis=1), np.stack([right, right + len(codes)], axis=1)]
+    kinds = [["-D", ""]] * len(gone) + [["-U", "+U"]] * len(right)
+    known = np.concatenate([times[by], times[first]])
+    order = np.argsort(known, kind="stable")
+    flat = np.concatenate(rows)[order].ravel()
+    names = np.array(kinds, dtype=object).reshape(-1, 2)[order].ravel()
+    at = np.repeat(known[order], 2)
+    some = flat >= 0
+    matched = np.concatenate([gone, by, right, first])
+    return Recorded(
+        revisions_of(both, schema, flat[some], names[some].tolist(), at[some]),
+        _unmatched(table, schema, codes, matched),
+        recorded.take(pa.array(kept)),
+    )
+
+
+class _Trades:
+    """Pairs of trades and the records about them, within one file."""
+
+    def __init__(self, table: pa.Table, schema: StreamSchema, codes: IntArray, times: IntArray) -> None:
+        self.table, self.codes, self.times = table, codes, times
+        self.keys = list(schema.key_names)
+        self.besides = [name for name in _BESIDES if name in table.column_names]
+        self.values = [name for name in schema.modelled_names if name not in self.besides]
+
+    def pair(self, trade: int, record: int) -> tuple[IntArray, IntArray]:
+        """Trades of one code and the records of another: the same key, exchange, size and values."""
+        by = [*self.keys, *self.values, *(name for name in self.besides if name != "sequence")]
+        return self._pairs(np.flatnonzero(self.codes == trade), np.flatnonzero(self.codes == record), by)
+
+    def pair_corrected(self) -> tuple[IntArray, IntArray]:
+        """Corrected trades and their records, whose values differ: by sequence number, else by what was not corrected.
+
+        Where nothing but the key (and the exchange) agrees, only if there is just one such trade.
+        """
+        where = [*self.keys, *(name for name in self.besides if name == "exchange")]
+        passes = [[*where, "sequence"]] if "sequence" in self.besides else []
+        passes += [[*where, "size"]] if "size" in self.besides else []
+        passes += [[*where, *self.values]]
+        found: list[tuple[IntArray, IntArray]] = []
+        trades, records = (np.flatnonzero(self.codes == code) for code in (CORRECTED, CORRECTION))
+        for by in passes:
+            found.append(self._pairs(trades, records, by))
+            trades, records = (
+                np.setdiff1d(rows, taken) for rows, taken in zip((trades, records), found[-1], strict=True)
+            )
+        found.append(self._pairs(trades, records, where, single=True))
+        return (
+            np.concatenate([pairs[0] for pairs in found]),
+            np.concatenate([pairs[1] for pairs in found]),
+        )
+
+    def _pairs(
+        self, trades: IntArray, records: IntArray, by: Sequence[str], *, single: bool = False
+    ) -> tuple[IntArray, IntArray]:
+        """Each record with the earliest trade before it that agrees in these columns and is still free."""
+        rows = np.concatenate([trades, records])
+        taken = self.table.select(list(by)).take(pa.array(rows)).combine_chunks()
+        columns = [_plain(taken.column(name)) for name in by]
+        groups = key_ranks(columns, len(rows))
+        waiting: dict[int, deque[int]] = defaultdict(deque)
+        for i in np.argsort(self.times[trades], kind="stable"):
+            waiting[int(groups[i])].append(int(trades[i]))
+        found: list[tuple[int, int]] = []
+        late = groups[len(trades) :]
+        for i in np.argsort(self.times[records], kind="stable"):  # few: as many as corrections
+            free = waiting[int(late[i])]
+            alone = len(free) == 1 and int(np.count_nonzero(late == late[i])) == 1
+            if free and self.times[free[0]] <= self.times[records[i]] and (alone or not single):
+                found.append((free.popleft(), int(records[i])))
+        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _with_values(table: pa.Table, schema: StreamSchema, source: IntArray) -> pa.Table:
+    """The stream's columns, with key and time of each row and the other values of its source row."""
+    own = (*schema.key_names, schema.time)
+    columns = [
+        table.column(name) if name in own else table.column(name).take(pa.array(source))
+        for name in schema.names
+    ]
+    return pa.table(columns, names=list(schema.names))
+
+
+def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: IntArray) -> pa.Table:
+    """Marked trades and records that found no partner."""
+    marked = np.flatnonzero(codes != 0)
+    rows = np.setdiff1d(marked, matched)
+    reasons, kinds = [], []
+    for code in codes[rows].tolist():
+        kinds.append("+U" if code in (CORRECTED, CORRECTION) else "-D")
+        if code not in _WORDS:
+            reasons.append(f"corr {code}: expected one of 0, 1, 7, 8, 10, 11, 12; the trade stays as it is")
+        elif code in _RECORDS:
+            reasons.append(f"corr {code}: {_WORDS[code]} of a trade that is not in the file")
+        else:
+            reasons.append(f"corr {code}: {_WORDS[code]}, but the file does not say when; the trade stays")
+    return rows_aside(table, schema, rows, kinds, reasons)
+
+
+def _format(paths: Paths, schema: StreamSchema) -> Format:
+    name = detect(paths if isinstance(paths, str) else str(next(iter(paths))))
+    if name == PlainParquet.name:
+        return PlainParquet(key=schema.key_names, time=schema.time)
+    if name == TaqMonthly.name:
+        return TaqMonthly(corrections=None)
+    if name == TaqDaily.name:
+        return TaqDaily(corrections=None)
+    raise DatasetError(
+        f"{paths}: expected corrections of trades as Parquet with a column 'corr', or Monthly or Daily TAQ text, got {name}"
+    )

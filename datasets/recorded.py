@@ -1,0 +1,68 @@
+"""What a file says of a stream and of its corrections: tuples as first recorded, revisions, and what fits neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.schema import StreamSchema
+from pulse.datasets.format import Format
+from pulse.datasets.units import Paths
+from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revision_schema, with_reason
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """``tuples``: the stream as it was before the revisions, in order of arrival; None where a file holds revisions only.
+
+    ``aside``: rows of revisions that match nothing in the file or are malformed, with a column ``reason``.
+    """
+
+    revisions: Revisions
+    aside: pa.Table
+    tuples: pa.Table | None = None
+
+    def summary(self) -> str:
+        """One line for people."""
+        tuples = "" if self.tuples is None else f"{self.tuples.num_rows:,} tuples as first recorded, "
+        return f"{tuples}{len(self.revisions):,} revisions, {self.aside.num_rows:,} rows set aside"
+
+
+def read_table(format: Format, paths: Paths, columns: Sequence[str]) -> pa.Table:
+    """These columns of all files, in file order, each one chunk."""
+    batches = [
+        batch for unit in format.units(paths) for batch in format.batches(unit, list(dict.fromkeys(columns)))
+    ]
+    if not batches:
+        first = format.files(paths)[0]
+        fields = [format.schema(first).field(name) for name in dict.fromkeys(columns)]
+        return pa.schema(fields).empty_table()
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+
+
+def rows_aside(
+    table: pa.Table, schema: StreamSchema, rows: IntArray, kinds: Sequence[str], reasons: Sequence[str]
+) -> pa.Table:
+    """These rows of a file as rows of revisions that are set aside."""
+    if not len(rows):
+        return with_reason(revision_schema(schema).empty_table(), [])
+    taken = table.take(pa.array(rows)).select(list(schema.names))
+    typed = revision_rows(taken.append_column(KIND, pa.array(list(kinds), pa.string())), schema)
+    return with_reason(typed, list(reasons))
+
+
+def revisions_of(
+    table: pa.Table, schema: StreamSchema, rows: IntArray, kinds: Sequence[str], known: IntArray
+) -> Revisions:
+    """These rows of a file as revisions, known at these microseconds."""
+    taken = table.take(pa.array(np.asarray(rows, dtype=np.int64))).select(list(schema.names))
+    columns = {
+        **{name: taken.column(name) for name in taken.column_names},
+        KIND: pa.array(list(kinds), pa.string()),
+        KNOWN: pa.array(np.asarray(known, dtype=np.int64)).cast(pa.timestamp("us")),
+    }
+    return Revisions.of(pa.table(columns), schema)

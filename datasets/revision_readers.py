@@ -1,0 +1,79 @@
+"""The readers of revisions by name, and which one a file asks for."""
+
+from __future__ import annotations
+
+import difflib
+
+from pulse.core.schema import StreamSchema
+from pulse.datasets.arrivals import ARRIVAL, read_arrivals
+from pulse.datasets.changelog import KIND_COLUMNS, SUFFIXES, read_changelog_files, read_rows
+from pulse.datasets.corrections import read_corrections
+from pulse.datasets.debezium import read_debezium
+from pulse.datasets.errors import DatasetError, UnknownFormatError
+from pulse.datasets.format import TextFormat
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, open_parquet
+from pulse.datasets.projection import Projection
+from pulse.datasets.recorded import Recorded
+from pulse.datasets.text_blocks import read_layout
+from pulse.datasets.units import Paths, expand
+
+READERS = ("changelog", "debezium", "taq", "ais")
+
+
+def read_revisions(
+    paths: Paths,
+    schema: StreamSchema,
+    *,
+    reader: str | None = None,
+    known: str | None = None,
+    time_unit: str | None = None,
+    projection: Projection | str | None = None,
+) -> Recorded:
+    """The revisions that files hold of a stream with this schema; the reader is found by their columns unless named.
+
+    ``known`` names the column of known times: of a changelog, or the arrival of AIS reports (``t_recv``). TAQ records have
+    their own.
+    """
+    reader = detect_reader(paths) if reader is None else reader
+    if reader == "changelog":
+        return read_changelog_files(paths, schema, known=known, time_unit=time_unit)
+    if reader == "debezium":
+        return read_debezium(paths, schema, known=known, time_unit=time_unit)
+    if reader == "taq":
+        return read_corrections(paths, schema)
+    if reader == "ais":
+        return read_arrivals(paths, schema, arrival=known or ARRIVAL, projection=projection)
+    near = difflib.get_close_matches(reader, READERS, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise UnknownFormatError(f"reader: there is no '{reader}'; {hint}There are: {', '.join(READERS)}")
+
+
+def detect_reader(paths: Paths) -> str:
+    """By the columns of the first file: kinds, change events, correction codes, arrivals."""
+    first = expand(paths, (*SUFFIXES, *TextFormat.suffixes))[0]
+    names = _columns(first)
+    folded = {name.casefold() for name in names}
+    if {"op", "after"} <= folded or "payload" in folded:
+        return "debezium"
+    if folded & set(KIND_COLUMNS):
+        return "changelog"
+    if folded & {"corr", "trade correction indicator"}:
+        return "taq"
+    if ARRIVAL in folded:
+        return "ais"
+    raise DatasetError(
+        f"{first}: expected revisions: a column 'kind' (+I, -U, +U, -D), change events with 'op', 'before' and 'after', "
+        f"TAQ trades with 'corr', or AIS reports with '{ARRIVAL}'; there are: {', '.join(names)}; "
+        "name the reader with reader= (--reader)"
+    )
+
+
+def _columns(path: str) -> list[str]:
+    lowered = path.lower()
+    if lowered.endswith(PARQUET_SUFFIXES):
+        with open_parquet(path) as file:
+            return list(file.schema_arrow.names)
+    if lowered.endswith((".json", ".jsonl", ".ndjson")):
+        return list(read_rows(path)[0].column_names)
+    names = read_layout(path, ",", "latin-1").names
+    return names[0].split("|") if len(names) == 1 else list(names)
