@@ -28,12 +28,12 @@ from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import Format
-from pulse.datasets.plain_parquet import PlainParquet
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
 from pulse.datasets.registry import detect
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly
-from pulse.datasets.units import Paths
+from pulse.datasets.units import Paths, expand
 
 CORRECTED, ERRONEOUS, CANCELLED = 1, 7, 8
 CANCEL, ERROR, CORRECTION = 10, 11, 12
@@ -185,7 +185,7 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
 
 
 def _format(paths: Paths, schema: StreamSchema) -> Format:
-    name = detect(paths if isinstance(paths, str) else str(next(iter(paths))))
+    name = detect(expand(paths, (*PARQUET_SUFFIXES, *TaqDaily.suffixes))[0])
     if name == PlainParquet.name:
         return PlainParquet(key=schema.key_names, time=schema.time)
     if name == TaqMonthly.name:

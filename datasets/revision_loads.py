@@ -3,7 +3,8 @@
 A load corrects a table of tuples with late insertions, deletions, replacements of values, of times and of keys, exact duplicates,
 revisions of revisions, and, on request, revisions that fit nothing. It is made by playing it against the tuples, so each
 revision but the bad ones is right at the moment it arrives. :attr:`Load.corrected` is the outcome of that play: the tuples that
-a run from scratch would see. Of equal tuples the last is taken; what is put in stands after those of the same instant.
+a run from scratch would see. Of equal tuples the last is taken; what is put in stands after those of the same instant; what
+replaces a tuple at its own key and instant takes its place.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ class _Play:
         self.by_time = np.argsort(self.times, kind="stable")
         self.came: list[dict[str, Any]] = []
         self.at: dict[tuple[Any, ...], list[int]] = {}  # of what came, by identity
+        self.place: dict[
+            int, int
+        ] = {}  # of what came, among those of its instant; of what was given, its row
         self.gone: set[int] = set()
         self.log: list[tuple[int, list[tuple[str, int]]]] = []  # event time; kind and row of each line
         self.wrong = 0
@@ -96,7 +100,7 @@ class _Play:
         else:
             changed = self._shaken(self._row(row)) if kind == "replace" else self._moved(self._row(row))
             self.gone.add(row)
-            self._say(row, [("-U", row), ("+U", self._add(changed))])
+            self._say(row, [("-U", row), ("+U", self._add(changed, instead=row))])
 
     def bad(self) -> None:
         """A revision of what never was."""
@@ -132,15 +136,16 @@ class _Play:
         return Load(Revisions.of(table, self.schema), self._corrected(whole, lines), self.wrong)
 
     def _corrected(self, whole: pa.Table, lines: list[tuple[str, int]]) -> pa.Table:
-        """By key and time; of one instant, those that were there before those that came, in the order they came."""
+        """By key and time; of one instant by place."""
         came = [row for kind, row in lines if kind[0] == "+" and row not in self.gone]
         there = np.ones(len(self.times), dtype=bool)
         there[[row for row in self.gone if row < len(self.times)]] = False
-        rows = np.concatenate([np.flatnonzero(there), np.array(came, dtype=np.int64)])
-        table = whole.take(pa.array(rows)).combine_chunks()
+        given = np.flatnonzero(there)
+        table = whole.take(pa.array(np.concatenate([given, np.array(came, dtype=np.int64)]))).combine_chunks()
+        places = np.concatenate([given, np.array([self.place[row] for row in came], dtype=np.int64)])
         keys = [table.column(name).combine_chunks() for name in self.schema.key_names]
         times = table.column(self.schema.time).combine_chunks().view(pa.int64()).to_numpy()
-        return table.take(pa.array(np.lexsort((times, key_ranks(keys, table.num_rows)))))
+        return table.take(pa.array(np.lexsort((places, times, key_ranks(keys, table.num_rows)))))
 
     def _pick(self, again: bool) -> int | None:
         """A tuple that is there; of several equal ones the last, which is the one that a revision takes."""
@@ -155,13 +160,11 @@ class _Play:
 
     def _last_equal(self, row: int) -> int:
         tuple_ = self._row(row)
-        came = [other for other in self.at.get(self._identity(tuple_), ()) if other not in self.gone]
-        if came:
-            return came[-1]
-        time = tuple_[self.schema.time]
+        identity, time = self._identity(tuple_), tuple_[self.schema.time]
         low, high = np.searchsorted(self.times, (time, time + 1), sorter=self.by_time)
-        same = [int(i) for i in self.by_time[low:high] if int(i) not in self.gone]
-        return next(i for i in reversed(same) if self._identity(self._row(i)) == self._identity(tuple_))
+        given = [int(i) for i in self.by_time[low:high] if self._identity(self._row(int(i))) == identity]
+        equal = [i for i in (*given, *self.at.get(identity, ())) if i not in self.gone]
+        return max(equal, key=lambda i: self.place.get(i, i))
 
     def _row(self, row: int) -> dict[str, Any]:
         if row >= len(self.times):
@@ -180,9 +183,13 @@ class _Play:
         row = self._add(tuple_)
         self._say(row, [("+I", row)])
 
-    def _add(self, tuple_: dict[str, Any]) -> int:
+    def _add(self, tuple_: dict[str, Any], instead: int | None = None) -> int:
+        """A tuple after those of its instant, or in the place of another of its key and instant."""
         self.came.append(tuple_)
         row = len(self.times) + len(self.came) - 1
+        same = (*self.schema.key_names, self.schema.time)
+        stays = instead is not None and all(self._row(instead)[name] == tuple_[name] for name in same)
+        self.place[row] = self.place.get(instead, instead) if stays and instead is not None else row
         self.at.setdefault(self._identity(tuple_), []).append(row)
         return row
 

@@ -47,6 +47,9 @@ def played(start: pa.Table, load: Any) -> tuple[list[tuple[Any, ...]], int]:
             if not places:
                 nothing += 1
                 continue
+            if new is not None and new[:2] == old[:2]:
+                rows[places[-1]] = new
+                continue
             rows.pop(places[-1])
         if new is not None:
             rows.append(new)
