@@ -164,7 +164,8 @@ class _Play:
         low, high = np.searchsorted(self.times, (time, time + 1), sorter=self.by_time)
         given = [int(i) for i in self.by_time[low:high] if self._identity(self._row(int(i))) == identity]
         equal = [i for i in (*given, *self.at.get(identity, ())) if i not in self.gone]
-        return max(equal, key=lambda i: self.place.get(i, i))
+        last: int = max(equal, key=lambda i: self.place.get(i, i))
+        return last
 
     def _row(self, row: int) -> dict[str, Any]:
         if row >= len(self.times):
