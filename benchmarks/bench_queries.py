@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pulse.benchmarks.peers.agreement import Agreement, agreement, largest_difference
+from pulse.benchmarks.peers.agreement import Agreement, agreement, assert_same, largest_difference
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.polars_peer import Polars
 from pulse.benchmarks.peers.questions import Above, Following, Macd, Minimum, Near
@@ -35,6 +35,8 @@ TICKS = [
 ]
 REPORTS = 100_000 if QUICK else 1_000_000
 SHORTS, LONGS = (4, 6, 8, 10, 12, 14, 16, 20, 24, 30), (40, 50, 60, 80, 100, 120, 160, 200, 240, 300)
+VARIANTS = [Macd(short, long) for short in SHORTS for long in LONGS]
+SOME = VARIANTS[:: len(VARIANTS) // 5][:5]
 
 ASKED: dict[str, Any] = {
     "macd": Macd(),
@@ -162,6 +164,21 @@ class Field:
         assert found.recall > 0.9
         return found
 
+    def bound(self, variant: Macd) -> float:
+        """What a variant's difference may be off by: each average by twice the drift over its size, and the peer's rounding."""
+        drift = float(self.model("macd").manifest.statistics["attributes"]["price"]["worst_drift"])
+        return 2.0 * drift * (1.0 / variant.short + 1.0 / variant.long) + ROUNDING["macd"]
+
+    def counts(self) -> dict[tuple[int, int], dict[str, Any]]:
+        """On the tuples: how often each variant of a sweep holds, and how often at least and at most within its bound."""
+        found: dict[tuple[int, int], dict[str, Any]] = self._once("counts", "macd", self._count)
+        return found
+
+    def _count(self, _: str) -> dict[tuple[int, int], dict[str, Any]]:
+        errors = [self.bound(variant) for variant in VARIANTS]
+        rows = self.peer(TUPLE_ENGINES[0]).all_macds_counts(VARIANTS, errors).to_pylist()
+        return {(row["short"], row["long"]): row for row in rows}
+
     def compare(self, name: str, theirs: pa.Table, slack: float) -> Agreement:
         """With another's answer."""
         ours = self.ask(name, self.here, possible=True)
@@ -202,8 +219,10 @@ def compete(benchmark: Any, field: Field, name: str, contender: str, group: str)
         benchmark.extra_info["accuracy"] = accuracy(found, field.truth(name)[1])
         timed(benchmark, group, contender, field.rows, lambda: field.ask(name, field.here), rounds=9)
     elif contender == "pulse, Spark":
-        rows = field.ask(name, field.spark).count()
-        assert rows == found.ours
+        here, there = field.ask(name, field.here), field.ask(name, field.spark).toArrow()
+        assert here.num_rows == found.ours
+        assert_same(here, there, keys=KEYS.get(name, ("symbol",)))
+        del here, there
         timed(benchmark, group, contender, field.rows, lambda: consumed(field.ask(name, field.spark)))
     else:
         peer = field.peer(contender)
@@ -242,10 +261,6 @@ def test_vessels(benchmark: Any, sea: Field, name: str, contender: str) -> None:
     compete(benchmark, sea, name, contender, f"{name}, {sea.rows // 1000} k reports")
 
 
-VARIANTS = [Macd(short, long) for short in SHORTS for long in LONGS]
-SOME = VARIANTS[:: len(VARIANTS) // 5][:5]
-
-
 @pytest.mark.parametrize(
     "contender",
     [
@@ -275,7 +290,9 @@ def test_sweep(benchmark: Any, market: Field, contender: str) -> None:
         rows = timed(
             benchmark, group, contender, len(VARIANTS), lambda: peer.all_macds_figures(VARIANTS), rounds=1
         )
-        assert rows.num_rows == len(VARIANTS)
+        assert {(row["short"], row["long"]): row["n"] for row in rows.to_pylist()} == {
+            variant: row["n"] for variant, row in market.counts().items()
+        }
     else:
         rounds = 1 if "Parquet" in contender else 2
         found = timed(
@@ -286,19 +303,25 @@ def test_sweep(benchmark: Any, market: Field, contender: str) -> None:
             lambda: [peer.macd_figures(v) for v in SOME],
             rounds=rounds,
         )
-        assert all(one.num_rows == 1 for one in found)
+        for variant, one in zip(SOME, found, strict=True):
+            n = one.column(0)[0].as_py()
+            exact = market.counts()[variant.short, variant.long]["n"]
+            assert abs(n - exact) <= 1e-5 * n  # their sums round differently
 
 
 def check_sweep(market: Field, rows: list[dict[str, Any]]) -> None:
-    """How long a variant holds, against the tuples: a closing time stands for its advance."""
-    exact = market.peer("DuckDB, sorted table")
+    """How long each variant holds, against the tuples: within what the model certifies. A closing time stands for its advance."""
     by = {(row["short"], row["long"]): row for row in rows}
     assert len(by) == len(VARIANTS)
-    for variant in SOME:
-        row = by[variant.short, variant.long]
-        (holds,) = exact.macd_figures(variant).column(0).to_pylist()
-        assert row["certain_seconds"] <= holds * variant.advance * (1 + 1e-6)
-        assert abs(row["seconds"] - holds * variant.advance) <= 0.02 * holds * variant.advance
+    for variant in VARIANTS:
+        row, exact = by[variant.short, variant.long], market.counts()[variant.short, variant.long]
+        closings = row["seconds"] / variant.advance
+        assert exact["least"] <= closings <= exact["most"]
+        assert (
+            abs(closings - exact["n"]) <= 0.02 * exact["n"]
+        )  # in fact far nearer than certified for the worst key
+        assert row["certain_seconds"] / variant.advance <= exact["n"] * (1 + 1e-6)
+        assert abs(row["diff_max"] - exact["high"]) <= market.bound(variant)
 
 
 @pytest.mark.parametrize("contender", ["pulse", "pulse, Spark", "DuckDB, Parquet", "Polars, Parquet"])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 
@@ -106,6 +107,26 @@ def largest_difference(one: pa.Table, other: pa.Table, *, keys: tuple[str, ...],
         ).fetchone()
     assert found is not None
     return float(found[0])
+
+
+def assert_same(one: pa.Table, other: pa.Table, *, keys: tuple[str, ...]) -> None:
+    """Two answers have the same rows, in any order: certainty and all else exactly, numbers to 1e-9 of themselves.
+
+    A number that is a difference of large ones is compared to 1e-12 of the largest in its column.
+    """
+    assert one.column_names == other.column_names
+    assert one.num_rows == other.num_rows
+    order = [(name, "ascending") for name in (*keys, "t")]
+    one, other = (table.sort_by(order) for table in (one, other))
+    for name in one.column_names:
+        mine, theirs = one.column(name), other.column(name)
+        if pa.types.is_timestamp(mine.type):
+            mine, theirs = (column.cast(pa.int64()) for column in (mine, theirs))
+        if pa.types.is_floating(mine.type):
+            a, b = (column.to_numpy() for column in (mine, theirs))
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * np.abs(a).max(initial=0.0), err_msg=name)
+        else:
+            assert mine.combine_chunks().equals(theirs.cast(mine.type).combine_chunks()), name
 
 
 def _share(part: int, whole: int) -> float:

@@ -58,8 +58,7 @@ class DuckDB:
 
     def all_macds_figures(self, variants: list[Macd]) -> pa.Table:
         """The figures of all variants in one query: the integrals at the grid's instants are shared."""
-        grid = self._integrals(variants[0].advance)
-        self._run(f"create or replace temp table integrals as {grid}")
+        self._keep_integrals(variants)
         parts = [
             f"select {v.short} as short, {v.long} as long, count(*) as n, avg(diff) as mean, min(diff) as low, "
             f"max(diff) as high from ({self._macd_of('integrals', v)})"
@@ -67,11 +66,26 @@ class DuckDB:
         ]
         return self._arrow(" union all ".join(parts))
 
+    def all_macds_counts(self, variants: list[Macd], errors: list[float]) -> pa.Table:
+        """How often the difference is above each variant's error, above zero, and above what is below zero by the error."""
+        self._keep_integrals(variants)
+        parts = [
+            f"select {v.short} as short, {v.long} as long, count(*) filter (diff > {e!r}) as least, "
+            f"count(*) filter (diff > 0) as n, count(*) as most, max(diff) as high "
+            f"from ({self._macd_of('integrals', v, above=-e)})"
+            for v, e in zip(variants, errors, strict=True)
+        ]
+        return self._arrow(" union all ".join(parts))
+
+    def _keep_integrals(self, variants: list[Macd]) -> None:
+        grid = self._integrals(variants[0].advance)
+        self._run(f"create or replace temp table integrals as {grid}")
+
     def macd_sql(self, asked: Macd) -> str:
         """The query's text."""
         return self._macd_of(f"({self._integrals(asked.advance)})", asked)
 
-    def _macd_of(self, grid: str, asked: Macd) -> str:
+    def _macd_of(self, grid: str, asked: Macd, above: float = 0.0) -> str:
         short, long = asked.short // asked.advance, asked.long // asked.advance
         over = "over ()" if self.sorted else "over (partition by symbol order by k)"
         return f"""
@@ -79,7 +93,7 @@ class DuckDB:
                 select symbol, k, lag(symbol, {long}) {over} as before,
                     (area - lag(area, {short}) {over}) / {asked.short * SECOND}
                     - (area - lag(area, {long}) {over}) / {asked.long * SECOND} as diff
-                from {grid}) where before = symbol and diff > 0"""
+                from {grid}) where before = symbol and diff > {above!r}"""
 
     def minimum(self, asked: Minimum) -> pa.Table:
         """Columns symbol, t, low: first per pane, its steps' and the step that reaches into it, then over panes."""
