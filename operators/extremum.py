@@ -15,29 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pulse.core.columns import Columns
 from pulse.kernels.sliding import sliding_extremum
-from pulse.operators.integral import least_certain
 from pulse.operators.regroup import cuts, largest, touched
 from pulse.operators.relation import Relation
+from pulse.operators.window import WindowFunction, least_certain
 
 
 @dataclass(frozen=True)
-class Extremum:
-    """``function`` ("min" or "max") of ``argument`` over windows of ``size`` microseconds, named ``output``.
-
-    ``advance`` says at which closing times tuples are asked for; segments know all of them.
-    """
-
-    function: str
-    argument: str
-    output: str
-    size: int
-    advance: int | None = None
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return Columns(before.key, (self.output,), (), before.time)
+class Extremum(WindowFunction):
+    """``min`` or ``max``."""
 
     def segments(self, relation: Relation) -> Relation:
         """The results as segments in the closing time."""

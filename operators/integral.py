@@ -20,30 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.certainty import CertaintyArray
-from pulse.core.columns import Columns
 from pulse.kernels.integral import window_integral
 from pulse.kernels.polynomial import evaluate
 from pulse.operators.errors import DomainError
 from pulse.operators.relation import Relation
+from pulse.operators.window import WindowFunction, least_certain
 
 
 @dataclass(frozen=True)
-class Integral:
-    """``function`` ("sum" or "avg") of ``argument`` over windows of ``size`` microseconds, named ``output``.
-
-    ``advance`` says at which closing times tuples are asked for; segments know all of them.
-    """
-
-    function: str
-    argument: str
-    output: str
-    size: int
-    advance: int | None = None
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return Columns(before.key, (self.output,), (), before.time)
+class Integral(WindowFunction):
+    """``sum`` or ``avg``, by the integral."""
 
     def segments(self, relation: Relation) -> Relation:
         """The results as segments in the closing time."""
@@ -97,12 +83,3 @@ class Integral:
         largest: FloatArray = np.maximum(np.maximum(evaluate(e, e_lo), evaluate(e, e_hi)), 0.0)
         drift = rows.drift.get(self.argument)
         return largest if drift is None else np.minimum(largest, drift[head] + drift[tail])
-
-
-def least_certain(certainty: CertaintyArray, first: IntArray, last: IntArray) -> CertaintyArray:
-    """The smallest certainty among rows ``first[i] … last[i]``, for any number of such spans."""
-    least = np.full(len(first), 3, np.uint8)
-    for code in (3, 2, 1):
-        below = np.concatenate(([0], np.cumsum(certainty < code)))
-        least -= (below[last + 1] > below[first]).astype(np.uint8)
-    return least

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
 from pulse.operators.errors import DomainError
-from pulse.operators.integral import Integral, least_certain
+from pulse.operators.integral import Integral
 from pulse.operators.relation import Relation
 from tests import naive
 from tests.operators.contract import causes, check_contract, refusal
@@ -116,9 +116,3 @@ def test_beyond_floats() -> None:
     relation = one_row([1e308])
     text = refusal(lambda: Integral("sum", "x", "w", 3_000_000).segments(relation), DomainError)
     assert "sum(x)" in text
-
-
-def test_least_certain() -> None:
-    codes = np.array([3, 2, 3, 1, 3], np.uint8)
-    first, last = np.array([0, 0, 2, 2, 4]), np.array([0, 2, 2, 4, 4])
-    assert least_certain(codes, first, last).tolist() == [3, 2, 3, 1, 3]
