@@ -1,20 +1,26 @@
 """Violations against the precision that is asked for (Pulse paper, Fig. 9iii), for each way to split bounds, in one table.
 
 ``macd``: one attribute in two windows, nothing to choose. ``spread``: ten of one against one of another, so that the first
-moves it more. ``collision``: every vessel takes part in many pairs, and the smallest of its shares counts.
+moves it more. ``collision``: every vessel takes part in many pairs, and the smallest of its shares counts; all are alike, and
+equal shares are the best. ``approach``: vessels and buoys that hardly move, which need little.
+``trades``, ``pairs``, ``harbour``, ``channel``: MACD, spread and collision on recorded data, where there is any.
 
-Run as ``python -m pulse.benchmarks.violations``, or with ``make bench``.
+Run as ``python -m pulse.benchmarks.violations [tuples [workloads]]``, or with ``make bench``. ``PULSE_DATA`` names the folder of
+recorded data.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pulse.core import StreamSchema
 from pulse.datasets.generators import frame
@@ -26,6 +32,14 @@ SPLITS = ("equi", "gradient", "restless")
 PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)
 KNOT = 1852.0 / 3600.0
 LATENESS = 60_000_000
+GENERATED = ("macd", "spread", "collision", "approach")
+RECORDED = {
+    "trades": "trades_us_equities_20131007_09",
+    "pairs": "trades_us_equities_20131007_09",
+    "harbour": "ais_nyharbor_20201201_07",
+    "channel": "ais_sbchannel_20180601_04",
+}
+DATA = Path(os.environ.get("PULSE_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 
 TRADES = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
 POSITIONS = StreamSchema.of(
@@ -41,6 +55,8 @@ MACD = """select symbol, S.ap - L.ap as diff from
 SPREAD = "select A.symbol, 10 * A.price - B.price as spread from A join B on (A.symbol = B.symbol)"
 MODEL = "MODEL x = x + vx * t, y = y + vy * t"
 COLLISION = f"""select R.id as one, S.id as other from objects R {MODEL} join objects S {MODEL}
+    on (R.id <> S.id) where abs(distance(R.x, R.y, S.x, S.y)) < 500"""
+APPROACH = f"""select R.id as one, S.id as other from vessels R {MODEL} join buoys S {MODEL}
     on (R.id <> S.id) where abs(distance(R.x, R.y, S.x, S.y)) < 500"""
 
 
@@ -70,15 +86,60 @@ class Workload(NamedTuple):
 
 
 def workload(name: str, rows: int) -> Workload:
-    """``macd``, ``spread`` or ``collision`` over this many generated tuples."""
+    """One of :data:`GENERATED` over this many generated tuples, or of :data:`RECORDED` over as many recorded ones."""
+    if name in RECORDED:
+        return recorded(name, rows)
     if name == "collision":
         table = with_velocity(frame("vessels", rows, seed=1, vessels=60, area=15_000.0))
         return Workload(COLLISION, POSITIONS, {"objects": table}, 500, "10 min")
+    if name == "approach":
+        table = with_velocity(frame("vessels", rows, seed=1, vessels=60, area=15_000.0))
+        streams = {"vessels": table, "buoys": anchored(table, 100)}
+        return Workload(APPROACH, POSITIONS, streams, 500, "10 min")
     table = frame("ticks", rows, seed=1, symbols=50, rate=500.0, sessions=False)
     middle = float(np.median(table["price"].to_numpy()))
     if name == "macd":
         return Workload(MACD, TRADES, {"S": table}, 5_000, "5 min", middle)
     return Workload(SPREAD, TRADES, legs(table), 5_000, "5 min", 9.0 * middle)
+
+
+def recorded(name: str, rows: int) -> Workload:
+    """From a third of the file on, in the midst of a day."""
+    table = pq.read_table(DATA / f"{RECORDED[name]}.parquet")
+    table = table.slice(table.num_rows // 3, rows)
+    if name in ("trades", "pairs"):
+        table = table.select(["symbol", "t", "price"])
+        middle = float(np.median(table["price"].to_numpy()))
+        if name == "trades":
+            return Workload(MACD, TRADES, {"S": table}, 2_000, "5 min", middle)
+        return Workload(SPREAD, TRADES, legs(table), 2_000, "5 min", 9.0 * middle)
+    lat, lon = (pc.cast(table[one], pa.float64()).to_numpy() for one in ("lat", "lon"))
+    metres, there = 1852.0 * 60.0, np.isfinite(lat) & np.isfinite(lon)
+    east = metres * np.cos(np.radians(np.median(lat[there])))
+    placed = pa.table({"id": pc.cast(table["mmsi"], pa.int64()), "t": table["t"]})
+    for column, values, scale in (("x", lon, east), ("y", lat, metres)):
+        placed = placed.append_column(column, pa.array((values - np.median(values[there])) * scale))
+    for column in ("sog", "cog"):
+        placed = placed.append_column(column, table[column])
+    return Workload(COLLISION, POSITIONS, {"objects": with_velocity(placed.filter(there))}, 200, "10 min")
+
+
+def available() -> tuple[str, ...]:
+    """The workloads whose data is there."""
+    return (*GENERATED, *(name for name, file in RECORDED.items() if (DATA / f"{file}.parquet").exists()))
+
+
+def anchored(table: pa.Table, number: int) -> pa.Table:
+    """Buoys among vessels: one reports as often as a vessel does, from where it swings by a metre or so."""
+    rng = np.random.default_rng(1)
+    n = table.num_rows
+    place = rng.uniform(-7_500.0, 7_500.0, (2, number))
+    which = rng.integers(0, number, n)
+    middle = [float(pc.mean(table[axis]).as_py()) for axis in "xy"]
+    out = {"id": 1_000_000 + which, "t": table["t"]}
+    for i, axis in enumerate("xy"):
+        out[axis] = middle[i] + place[i, which] + rng.normal(0.0, 1.0, n)
+    return pa.table({**out, "vx": np.zeros(n), "vy": np.zeros(n)})
 
 
 def legs(table: pa.Table) -> dict[str, pa.Table]:
@@ -104,7 +165,7 @@ def with_velocity(table: pa.Table) -> pa.Table:
 
 
 def table_of(
-    names: Iterable[str] = ("macd", "spread", "collision"),
+    names: Iterable[str] = GENERATED,
     precisions: Iterable[float] = PRECISIONS,
     rows: int = 20_000,
 ) -> dict[tuple[str, float], dict[str, Tally]]:
@@ -133,9 +194,9 @@ def shown(found: Mapping[tuple[str, float], Mapping[str, Tally]]) -> str:
 
 
 def main(arguments: list[str]) -> Any:
-    """Print the table; the first argument is the number of tuples."""
+    """Print the table; the first argument is the number of tuples, further ones name workloads."""
     rows = int(arguments[0]) if arguments else 20_000
-    sys.stdout.write(shown(table_of(rows=rows)) + "\n")
+    sys.stdout.write(shown(table_of(arguments[1:] or available(), rows=rows)) + "\n")
 
 
 if __name__ == "__main__":

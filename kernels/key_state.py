@@ -7,11 +7,11 @@ microseconds::
 
 ``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`Layout`)::
 
-    c (A*K)  err  last  residual  bound  own  slack  squares  y0  y1 (A each)  s0  s1  s2  span
+    c (A*K)  err  last  residual  bound  own  slack  squares  y0  y1 (A each)  s0  s1  s2  span  seen
 
 ``err`` is what the model's segment states, ``last`` and ``residual`` the newest tuple's values and what the model misses them by;
-``bound`` is allotted, ``own`` says whether the stream's own bound holds as well, ``slack`` stands in for both; ``squares`` and
-``span`` measure restlessness; the rest are the moments of a fading line (:mod:`pulse.kernels.trend`).
+``bound`` is allotted, ``own`` says whether the stream's own bound holds as well, ``slack`` stands in for both; ``squares``,
+``span`` and ``seen`` measure restlessness; the rest are the moments of a fading line (:mod:`pulse.kernels.trend`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IntArray = npt.NDArray[np.int64]
 REF, EXPIRY, LAST, STARTED, CHANGE = range(5)
 INTS = 5
 ERR, SEEN, RESIDUAL, BOUND, OWN, SLACK, SQUARES, Y0, Y1 = range(9)  # blocks of A behind the coefficients
-PER_ATTRIBUTE, MOMENTS = 9, 4
+PER_ATTRIBUTE, MOMENTS = 9, 5
 NO_SLACK = -1.0
 
 
@@ -86,6 +86,11 @@ class Layout(NamedTuple):
     @property
     def span(self) -> int:
         """The fading sum of seconds that goes with ``squares``."""
+        return self.size - 2
+
+    @property
+    def seen(self) -> int:
+        """The fading number of tuples that goes with ``squares``."""
         return self.size - 1
 
 
@@ -94,7 +99,7 @@ def fresh(groups: int, layout: Layout) -> tuple[IntArray, FloatArray]:
 
     >>> whole, real = fresh(2, Layout(1, 1))
     >>> whole.shape, real.shape
-    ((2, 5), (2, 14))
+    ((2, 5), (2, 15))
     """
     whole = np.zeros((groups, INTS), np.int64)
     whole[:, LAST] = NO_TIME

@@ -176,6 +176,7 @@ def _see(data, state, i, g, k, keep, kind):
         x = (t[i] - whole[g, REF]) / MICROSECONDS
         span = n * (k + PER_ATTRIBUTE) + 3
         real[g, span] = _KEEP * real[g, span] + seconds
+        real[g, span + 1] = _KEEP * real[g, span + 1] + 1.0
         for a in range(n):
             base = n * k + a
             residual = v[a, i] - _model(real, g, a * k, k, x)

@@ -22,3 +22,7 @@ def smaller(a: Needs, b: Needs) -> Needs:
     for name, need in b.items():
         out[name] = np.fmin(out[name], need) if name in out else need
     return out
+
+
+PACE = "#pace"
+"""Among the restlessness of a stream's attributes: how many tuples a second each key has."""

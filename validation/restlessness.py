@@ -17,8 +17,41 @@ from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.validation.allotment import Allotment
 from pulse.validation.matching import mirrored, most, pick, positions
-from pulse.validation.needs import Needs
+from pulse.validation.needs import PACE, Needs
 from pulse.validation.sensitivity import Errors, Forward
+
+
+def pooled(streams: Mapping[str, Allotment]) -> dict[str, Allotment]:
+    """Every key as restless as its stream's attribute is over all keys: the root of the mean square."""
+    out = {}
+    for stream, known in streams.items():
+        typical = {name: _root_mean_square(values) for name, values in known.bounds.items()}
+        bounds = {name: np.full(len(known), value) for name, value in typical.items()}
+        out[stream] = Allotment(stream, known.keys, bounds, typical)
+    return out
+
+
+def _root_mean_square(values: FloatArray) -> float:
+    """Of what is finite; 0 of nothing. Without overflow."""
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max(initial=0.0))
+    return largest * float(np.sqrt(np.mean((finite / largest) ** 2))) if largest > 0.0 else 0.0
+
+
+def expected_violations(allotted: Mapping[str, Allotment], rates: Mapping[str, Allotment]) -> float:
+    """Per second, of all keys together: ``sum(min(sum((r / b)^2), pace))``, as of walks, at most one a tuple."""
+    total = 0.0
+    for stream, known in rates.items():
+        if stream not in allotted or not len(known):
+            continue
+        bounds = allotted[stream].of(known.keys, len(known))
+        of_key = np.zeros(len(known))
+        with np.errstate(over="ignore"):
+            for name, rate in known.bounds.items():
+                if name in bounds:
+                    of_key += np.minimum(rate / np.maximum(bounds[name], 1e-300), 1e150) ** 2
+        total += float(np.minimum(of_key, known.bounds.get(PACE, np.full(len(known), np.inf))).sum())
+    return total
 
 
 class Restlessness:
@@ -53,7 +86,8 @@ class Restlessness:
                 if known is None:
                     return {}
                 found = known.of(relation.keys, n)
-                return {f"{node.alias}.{name}": _finite(values) for name, values in found.items()}
+                own = {name: values for name, values in found.items() if name != PACE}
+                return {f"{node.alias}.{name}": _finite(values) for name, values in own.items()}
             case Project():
                 return self._project(node, relation)
             case Window():

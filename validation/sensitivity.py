@@ -282,6 +282,7 @@ def shares(
     if not names:
         return {}
     linear = linear_factors(expression, names)
+    restlessness = _by_position(expression, restlessness)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if linear is not None:
             reach = {name: budget / linear[name] for name in names}
@@ -296,6 +297,19 @@ def shares(
         if fits.all()
         else _scaled(forward, index, budget, (reach, together, fits), split, restlessness)
     )
+
+
+def _by_position(expression: Expression, restlessness: Errors) -> Errors:
+    """A distance does not depend on how the axes lie: both coordinates of a position count as restless as it is itself."""
+    if not (isinstance(expression, Function) and expression.name == SPAN):
+        return restlessness
+    x1, y1, x2, y2 = expression.parts
+    out = dict(restlessness)
+    for x, y in ((x1, y1), (x2, y2)):
+        if isinstance(x, Column) and isinstance(y, Column) and {x.name, y.name} <= set(restlessness):
+            both = np.hypot(restlessness[x.name], restlessness[y.name])
+            out |= {x.name: both, y.name: both}
+    return out
 
 
 def _stretched(forward: Forward, index: int, budget: FloatArray, together: Errors) -> dict[str, FloatArray]:

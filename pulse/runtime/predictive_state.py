@@ -35,6 +35,7 @@ from pulse.runtime.exchange import Parcel
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
 from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
+from pulse.validation.needs import PACE
 from pulse.validation.validator import Counts, Validator
 
 VERSION = 2
@@ -370,7 +371,7 @@ class Solver(Prediction):
             told = [
                 one for (name, _), one in sorted(self.rates.items(), key=lambda kv: kv[0]) if name == stream
             ]
-            names = spec.schema.modelled_names
+            names = (*spec.schema.modelled_names, PACE)
             empty = tuple(pa.array([], type_) for _, type_ in spec.schema.key)
             keys = tuple(
                 pa.concat_arrays([empty[i], *(one[0][i] for one in told)])

@@ -33,6 +33,7 @@ from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import Standing, StandingState
 from pulse.validation.allotment import Allotment
 from pulse.validation.inverter import absolute_bounds, invert
+from pulse.validation.restlessness import expected_violations, pooled
 from pulse.validation.validator import Counts, Validator, ValidatorState
 
 DEFAULT_SPLIT = "restless"
@@ -208,39 +209,42 @@ class Prediction:
                 chosen = standing.of_keys(relation, updates[leaf.stream]) if alone else relation
                 inputs[leaf] = as_scanned(standing.recent(chosen, now), leaf)
             evaluation = Evaluation(inputs, possible=standing.query.possible)
-        found = self._inverted(evaluation, self.predictor.split)
-        if self.predictor.split == "restless" and not alone:
-            # Its shares are the best for each output by itself. Where a key takes part in many only the smallest of its
-            # shares counts, and equal ones may leave more to all.
-            found = min(found, self._inverted(evaluation, "equi"), key=self._expected_violations)
+        found = self._shared_out(evaluation, alone)
         for stream, allotment in found.items():
             before = self.allotted.get(stream)
             whole = allotment if before is None or not alone else _renewed(before, allotment)
             self.allotted[stream] = whole
             self.validators[stream].allot(whole)
 
-    def _inverted(self, evaluation: Evaluation, split: str) -> dict[str, Allotment]:
+    def _shared_out(self, evaluation: Evaluation, alone: bool) -> dict[str, Allotment]:
+        """What the split gives. Of ours, where outputs share inputs, the one of three that clearly promises fewest violations.
+
+        Its shares are the best for each output by itself. Where a key takes part in many, only the smallest of its shares counts,
+        and what others gave up for it is lost. Then it may be better to tell streams and attributes apart, not keys, or
+        nothing at all; and rates are estimates of what comes from what was.
+        """
+        rates = self._restlessness()
+        if self.predictor.split != "restless" or alone:
+            return self._inverted(evaluation, self.predictor.split, rates)
+        best = self._inverted(evaluation, "equi", rates)
+        least = CLEARLY * expected_violations(best, rates)
+        for known in (pooled(rates), rates):
+            found = self._inverted(evaluation, "restless", known)
+            expected = expected_violations(found, rates)
+            if expected < least:
+                best, least = found, CLEARLY * expected
+        return best
+
+    def _inverted(
+        self, evaluation: Evaluation, split: str, rates: Mapping[str, Allotment]
+    ) -> dict[str, Allotment]:
         return invert(
             self.predictor.standing.plan,
             self.predictor.bounds,
             evaluation.segments,
             split=split,
-            restlessness=self._restlessness(),
+            restlessness=rates,
         )
-
-    def _expected_violations(self, allotted: Mapping[str, Allotment]) -> float:
-        """Per second, of all keys together, as far as they can be told apart: ``sum((r / b)^4)``.
-
-        A walk leaves its bound every ``(b / r)^2``, noise ever more rarely the wider it is: between the two."""
-        total = 0.0
-        for stream, rates in self._restlessness().items():
-            if stream in allotted and len(rates):
-                bounds = allotted[stream].of(rates.keys, len(rates))
-                for name, rate in rates.bounds.items():
-                    bound = np.maximum(bounds.get(name, np.full(len(rates), np.inf)), 1e-300)
-                    with np.errstate(over="ignore"):
-                        total += float(np.minimum((rate / bound) ** 4, 1e60).sum())
-        return total
 
     def _beyond(self, results: Relation) -> int:
         """How many results may be further from the truth than the query asks for, as they state themselves."""
@@ -280,6 +284,9 @@ class Prediction:
 
 ATTEMPTS = 3
 """How often the same tuples are validated at most, while bounds turn out to be too loose for what the query asks."""
+
+CLEARLY = 0.8
+"""What part of the expected violations unequal shares must come down to, to be taken instead of more equal ones."""
 
 FIRST_SHARE = 0.25
 """Of the query's own bound, what an input is held to before there are models to invert it through."""
