@@ -53,7 +53,7 @@ class PointWindow:
     def segments(self, relation: Relation) -> Relation:
         """The results as segments in the closing time."""
         spans = window_pieces(self._instants(relation), relation.offsets, self.size)
-        values, err, certainty = self._results(relation, spans.tail, spans.head)
+        values, err, certainty = self.results(relation, spans.tail, spans.head)
         made = replace(
             relation,
             columns=self.columns(relation.columns),
@@ -76,7 +76,7 @@ class PointWindow:
     def sampled(self, relation: Relation, every: int) -> Samples:
         """The results at all multiples of ``every`` (microseconds), straight from the points."""
         found = window_closings(self._instants(relation), relation.offsets, self.size, every)
-        values, err, certainty = self._results(relation, found.tail, found.head)
+        values, err, certainty = self.results(relation, found.tail, found.head)
         made = Samples(
             columns=self.columns(relation.columns),
             keys=relation.keys,
@@ -102,10 +102,10 @@ class PointWindow:
             )
         return split(relation.ref, relation.lo)[0]
 
-    def _results(
+    def results(
         self, relation: Relation, tail: IntArray, head: IntArray
     ) -> tuple[FloatArray, FloatArray, CertaintyArray]:
-        """Values, bounds and certainties of spans of rows."""
+        """Values, bounds and certainties of the rows ``tail[i]:head[i]``; neither end falls."""
         x = evaluate(relation.models[self.argument], relation.lo)
         e = relation.err[self.argument]
         sure, held = relation.certainty == CERTAIN, relation.certainty >= LIKELY

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
+from pulse.core.instants import split
 from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
 from pulse.kernels.stretches import keep, take, take_codes, times_of
 from pulse.kernels.texts import repeated, words_of
@@ -27,7 +28,12 @@ LONGEST_HOLE = 64
 
 
 def sample(relation: Relation, every: int) -> Samples:
-    """The relation at all multiples of ``every`` (microseconds) since the epoch that its segments hold."""
+    """The relation at all multiples of ``every`` (microseconds) since the epoch that its segments hold.
+
+    Of several points at one instant the last one is taken (semantics 2.5).
+    """
+    if relation.columns.points:
+        relation = _last_of_each_instant(relation)
     group, first, offsets, row = sample_every(
         relation.ref, relation.lo, relation.hi, relation.offsets, every, LONGEST_HOLE
     )
@@ -48,6 +54,13 @@ def sample(relation: Relation, every: int) -> Samples:
         certainty=spread_codes(relation.certainty, row),
         unmodelled={name: column.take(index) for name, column in relation.unmodelled.items()},
     )
+
+
+def _last_of_each_instant(relation: Relation) -> Relation:
+    instant, group = split(relation.ref, relation.lo)[0], relation.group
+    last = np.ones(len(relation), bool)
+    last[:-1] = (instant[1:] != instant[:-1]) | (group[1:] != group[:-1])
+    return relation if last.all() else relation.take(np.flatnonzero(last))
 
 
 def to_tuples(samples: Samples, select: tuple[str, ...], *, possible: bool) -> pa.RecordBatch:

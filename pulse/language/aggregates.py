@@ -50,7 +50,7 @@ def bind_aggregates(
         )
     keys = _group_keys(select, scope)
     for call in found:
-        _check_count(call, scope, node, window)
+        _check_count(call, scope, node)
     calls = _bound_calls(found, scope, node)
     base, names = _arguments(node, calls)
     labels = equal_keys(node)
@@ -142,16 +142,10 @@ def _argument(call: exp.Anonymous, scope: Scope) -> Expression:
     return value
 
 
-def _check_count(
-    call: exp.Anonymous, scope: Scope, node: Node, window: tuple[Duration, Duration] | None
-) -> None:
+def _check_count(call: exp.Anonymous, scope: Scope, node: Node) -> None:
     """That what is counted are tuples."""
-    if call.this != "count":
-        return
-    if not node.columns.points:
+    if call.this == "count" and not node.columns.points:
         Binder(scope, "another aggregate").aggregate(call)
-    if window is None:
-        _no_window(call, scope, node)
 
 
 def _anything(scope: Scope) -> Expression:

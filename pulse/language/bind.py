@@ -107,7 +107,13 @@ def _united(members: list[_Member], prefix: str, text: str) -> Node:
         plan = member.projected(names, f"{prefix}{first.time}")
         if plans and plan.columns != plans[0].columns:
             columns = plan.columns
-            apart = next(n for n in names if _column(columns, n) != _column(plans[0].columns, n))
+            apart = next((n for n in names if _column(columns, n) != _column(plans[0].columns, n)), None)
+            if apart is None:
+                raise wrong(
+                    "the queries of a union all must all be of points, or none: windows over tuples and over time differ",
+                    text,
+                    member.select,
+                )
             raise wrong(
                 f"the queries of a union all must have the same columns: '{apart.removeprefix(prefix)}' is "
                 f"{_column(plans[0].columns, apart)} in the first and {_column(columns, apart)} in this one",

@@ -227,6 +227,8 @@ def _window(node: Window) -> tuple[str, ...]:
 def _across(node: Across) -> tuple[str, ...]:
     each = f"keys with the same {', '.join(node.by)}" if node.by else "all keys"
     x, out = node.argument, node.output
+    if node.input.columns.points and node.function != "each":
+        return (f"{node.function} over {each}: {out}(t) = {node.function} of the tuples of {x} at t",)
     match node.function:
         case "min" | "max":
             sign, kind = ("<", "lower") if node.function == "min" else (">", "upper")

@@ -239,7 +239,7 @@ class Across(_Unary):
         key = tuple((name, type_) for name, type_ in before.key if name in self.by)
         modelled = (
             (self.output, f"{self.output}#count")
-            if self.phase == "partial" and self.function == "avg"
+            if self.phase == "partial" and self.function == "avg" and not before.points
             else (self.output,)
         )
         return Columns(key, modelled, (), before.time, before.points)

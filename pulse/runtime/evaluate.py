@@ -21,6 +21,7 @@ from pulse.operators.join import Join as JoinOperator
 from pulse.operators.join import split_condition
 from pulse.operators.mirror import Mirror as MirrorOperator
 from pulse.operators.pair_join import APPROXIMATED, Nearness, PairJoin
+from pulse.operators.point_total import PointTotal
 from pulse.operators.point_window import PointWindow
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
@@ -136,10 +137,10 @@ class Evaluation:
             case Window(input) if input.columns.points:
                 return self._kept(_point_window(node).segments(self._points(input, possible)), possible)
             case Window(input):
-                return _window(node).segments(self._segments(input, possible))
+                return window_operator(node).segments(self._segments(input, possible))
             case Across(input):
                 # Whether a result is certain depends also on the keys that only possibly take part.
-                return _across(node).segments(self._segments(input, _selective(input) or possible))
+                return across_operator(node).segments(self._segments(input, _selective(input) or possible))
             case Union(members):
                 return UnionOperator().segments([self._segments(one, possible) for one in members])
             case Mirror(input, swaps):
@@ -162,7 +163,7 @@ class Evaluation:
             joined = JoinOperator(node.equal, node.columns).segments(left, right)
             rest = node.condition
         else:
-            operator = PairJoin(_nearness(node.near, left, right), node.condition, node.columns)
+            operator = PairJoin(nearness(node.near, left, right), node.condition, node.columns)
             pairs = operator.pairs(left, right)
             if self._home is not None:
                 home = self._home if isinstance(self._home, PairHome) else self._home(left, right)
@@ -174,6 +175,8 @@ class Evaluation:
     # -- samples --------------------------------------------------------------------------------------------
 
     def _sample(self, node: Node, every: int) -> Samples:
+        if node.columns.points:  # several may lie at one instant, of which a predicate may leave any
+            return sample(self.segments(node), every)
         match node:
             case Filter(input, predicate):
                 return filter_samples(self.samples(input, every), predicate, possible=self._possible)
@@ -224,7 +227,7 @@ def without_possible(relation: Relation) -> Relation:
     return relation if len(rows) == len(relation) else relation.take(rows)
 
 
-def _nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | None:
+def nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | None:
     """What the plan says of near pairs, for the operator.
 
     An average is taken of the distance's approximation, whose error is well below that of the positions, or a small part of
@@ -256,7 +259,7 @@ def _family(node: Window) -> tuple[Node, str, str]:
     return node.input, node.function, node.argument
 
 
-def _window(node: Window) -> Integral | Extremum:
+def window_operator(node: Window) -> Integral | Extremum:
     assert isinstance(node.size, int)
     assert node.advance is None or isinstance(node.advance, int)
     operator = Integral if node.function in _INTEGRALS else Extremum
@@ -269,9 +272,11 @@ def _point_window(node: Window) -> PointWindow:
     return PointWindow(node.function, node.argument, node.output, node.size, node.advance)
 
 
-def _across(node: Across) -> Envelope | Total | Gather:
+def across_operator(node: Across) -> Envelope | Total | Gather | PointTotal:
     if node.function == "each":
         return Gather(node.argument, node.output, node.by, node.phase)
+    if node.input.columns.points:
+        return PointTotal(node.function, node.argument, node.output, node.by, node.phase)
     operator = Envelope if node.function in ("min", "max") else Total
     return operator(node.function, node.argument, node.output, node.by, node.phase)
 

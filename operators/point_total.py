@@ -1,0 +1,65 @@
+"""Aggregates across keys of what is defined at points only: of the tuples of each instant (semantics 1.2, 3.7).
+
+1 Transforms: the points of all keys of a group (:mod:`pulse.operators.gather`), and of those of one instant, all of them, the
+  ``function``: one point.
+2 Bounds: as a window's over tuples (:mod:`pulse.operators.point_window`), of one instant.
+3 Inverts: likewise.
+4 Revises: downstream by subtracting the old and adding the new value, as the points of an instant are its lineage.
+5 Accents: aggregate by ``by`` (semantics 8.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulse.core.columns import Columns
+from pulse.core.instants import split
+from pulse.operators.gather import Gather
+from pulse.operators.point_window import PointWindow
+from pulse.operators.regroup import columns_by
+from pulse.operators.relation import Relation
+
+
+@dataclass(frozen=True)
+class PointTotal:
+    """``function`` of the points of ``argument`` at each instant over the keys that share ``by``, named ``output``.
+
+    A "partial" phase gathers points, a "merge" those of all parts.
+    """
+
+    function: str
+    argument: str
+    output: str
+    by: tuple[str, ...]
+    phase: str = "whole"
+
+    def columns(self, before: Columns) -> Columns:
+        """What comes out of an input of such columns."""
+        return columns_by(before, self.by, (self.output,))
+
+    def segments(self, relation: Relation) -> Relation:
+        """One point for each group and instant that has some."""
+        gathered = Gather(self.argument, self.output, self.by, self.phase).segments(relation)
+        if self.phase == "partial":
+            return gathered
+        instant, group = split(gathered.ref, gathered.lo)[0], gathered.group
+        begins = np.ones(len(gathered), bool)
+        begins[1:] = (instant[1:] != instant[:-1]) | (group[1:] != group[:-1])
+        tail = np.flatnonzero(begins)
+        head = np.append(tail[1:], len(gathered))[: len(tail)]
+        window = PointWindow(self.function, self.output, self.output, 1)
+        values, err, certainty = window.results(gathered, tail, head)
+        at = np.zeros(len(tail))
+        return replace(
+            gathered,
+            offsets=np.searchsorted(tail, gathered.offsets),
+            ref=instant[tail],
+            lo=at,
+            hi=at,
+            models={self.output: values[:, None]},
+            err={self.output: err},
+            certainty=certainty,
+            lineage=None if gathered.lineage is None else gathered.lineage.spans(tail, head - 1),
+        )
