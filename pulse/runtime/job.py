@@ -22,6 +22,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
+from pulse.store.manifest import LayerFile, PartFile
 from pulse.store.stored import Stored
 from pulse.store.units import ROWS, Unit, units
 
@@ -167,7 +168,7 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchan
     """
     models = {scan.stream: paths[scan.stream].open() for side in sides for scan in scans(side)}
     files = [file for model in models.values() for file in model.manifest.files]
-    bounds = [one for file in files for one in (file, *file.layers)]
+    bounds: list[PartFile | LayerFile] = [*files, *(layer for file in files for layer in file.layers)]
     starts = [one.start for one in bounds if one.start is not None]
     ends = [one.end for one in bounds if one.end is not None]
     span = max(ends) - min(starts) if starts else 0
