@@ -17,7 +17,7 @@ the model, corrected as things came to be known, has had.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -168,3 +168,58 @@ def _microseconds(table: pa.Table, name: str, null: int = 0) -> IntArray:
 def _mask(column: pa.ChunkedArray) -> BoolArray:
     mask: BoolArray = column.to_numpy().astype(bool)
     return mask
+
+
+class Round(NamedTuple):
+    """One step of several that make a layer: what it withdraws of the state before it, puts in, and when each was known."""
+
+    withdrawn: SegmentBatch
+    put: SegmentBatch
+    withdrawn_known: Any
+    put_known: Any
+
+
+def fold(rounds: Sequence[Round]) -> pa.Table:
+    """The rounds as one layer: what one puts in and a later one withdraws has its end there.
+
+    What came and went at one instant has never been known, and is left out.
+    """
+    schema = rounds[0].withdrawn.schema
+    tables = [
+        layer_rows(one.withdrawn, one.put, withdrawn_known=one.withdrawn_known, put_known=one.put_known)
+        for one in rounds
+    ]
+    rows = pa.concat_tables(tables)
+    step = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+    withdraws, code = _mask(pc.equal(rows.column(KIND), "-D")), _identities(rows, schema)
+    order = np.lexsort((~withdraws, step, code))
+    ends = np.zeros(len(order), dtype=bool)  # withdraws what an earlier round put in: the row before it
+    ends[1:] = withdraws[order[1:]] & ~withdraws[order[:-1]] & (code[order[1:]] == code[order[:-1]])
+    known, gone = _microseconds(rows, KNOWN_FROM).copy(), np.full(len(order), OPEN)
+    at = np.flatnonzero(ends)
+    gone[order[at - 1]] = known[order[at]]
+    keep = np.ones(len(order), dtype=bool)
+    keep[order[at]] = False
+    keep &= (gone == OPEN) | (gone > known)
+    told = pa.array(gone, mask=gone == OPEN).view(REF)
+    rows = rows.set_column(rows.column_names.index(KNOWN_TO), KNOWN_TO, told)
+    return in_order(rows.filter(pa.array(keep)), schema)
+
+
+def not_before(rows: pa.Table, schema: StreamSchema, layers: Sequence[pa.Table]) -> pa.Table:
+    """A layer whose known instants are no earlier than those its keys have in earlier layers."""
+    if not layers or not rows.num_rows:
+        return rows
+    names = [*schema.key_names, KNOWN_FROM, KNOWN_TO]
+    every = pa.concat_tables([rows.select(names), *(table.select(names) for table in layers)])
+    ranks = key_ranks([every.column(name).combine_chunks() for name in schema.key_names], every.num_rows)
+    n = rows.num_rows
+    known = np.maximum(_microseconds(every, KNOWN_FROM), _microseconds(every, KNOWN_TO, OPEN))
+    least = np.full(int(ranks.max()) + 1, OPEN)
+    np.maximum.at(least, ranks[n:], known[n:])
+    for name in (KNOWN_FROM, KNOWN_TO):
+        own = _microseconds(rows, name, OPEN)
+        there = own != OPEN
+        told = np.where(there, np.maximum(own, least[ranks[:n]]), OPEN)
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array(told, mask=~there).view(REF))
+    return rows

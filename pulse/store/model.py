@@ -60,6 +60,14 @@ class Model:
         self.as_of = asked.as_of
         self.manifest = _manifest(asked)
 
+    @classmethod
+    def with_manifest(cls, path: Path, manifest: Manifest) -> Model:
+        """A model whose manifest is not, or no longer, in its folder."""
+        model = cls.__new__(cls)
+        model.stored, model.path, model.as_of = Stored(str(path), manifest.version), path, None
+        model.manifest = manifest
+        return model
+
     @property
     def version(self) -> int:
         """Which version was opened."""
@@ -171,7 +179,7 @@ class Model:
         """The tuples and revisions set aside with their reasons, if there are any."""
         folder = self.path / ASIDE
         found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-        files = [str(file) for file in found if _version_of(file.name, "revisions-") <= self.version]
+        files = [str(file) for file in found if version_of(file.name, "revisions-") <= self.version]
         return (
             pa.concat_tables([pq.read_table(f) for f in files], promote_options="permissive")
             if files
@@ -238,7 +246,7 @@ def _remembers(manifest: Manifest, as_of: int) -> bool:
     return manifest.since is None or manifest.since <= as_of
 
 
-def _version_of(name: str, prefix: str) -> int:
+def version_of(name: str, prefix: str) -> int:
     """The version in the name of a file that belongs to one; 0 of others."""
     number = name.removeprefix(prefix).partition("-")[0]
     return int(number) if name.startswith(prefix) and number.isdigit() else 0

@@ -87,7 +87,7 @@ def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression 
     if model.as_of is not None:
         tables = [cut(table, model.schema, model.as_of) for table in tables]
     tables = [table for table in tables if table.num_rows] or tables[:1]
-    if len(tables) == 1:
+    if len(tables) == 1 and not layers:
         return tables[0]
     return in_order(pa.concat_tables(tables), model.schema)
 

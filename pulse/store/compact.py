@@ -1,0 +1,97 @@
+"""Merging layers into the files they correct: afterwards the folder reads as one plain table again."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import BoolArray
+from pulse.store.files import write_segments
+from pulse.store.lock import locked
+from pulse.store.manifest import Manifest, PartFile
+from pulse.store.model import CLOSING, Model
+from pulse.store.sweep import forbid_plain_reading, publish, sweep
+from pulse.store.units import Unit, read_unit, units
+
+HEAVY = 0.25
+"""From this share of a part's segments on, what its layers say is merged into it."""
+LIGHT = 1 << 12
+"""Fewer rows of layers than this cost nothing to read."""
+MOST = 32
+"""As many layers a part may have: each is a file that reading opens."""
+
+
+def too_heavy(manifest: Manifest) -> bool:
+    """Whether some layers should be merged."""
+    return any(_is_heavy(file) for file in manifest.files)
+
+
+def _is_heavy(file: PartFile) -> bool:
+    rows = sum(layer.withdrawn + layer.put for layer in file.layers)
+    return len(file.layers) > MOST or rows > max(HEAVY * file.segments, LIGHT)
+
+
+def compact(model: Model | str | Path) -> Model:
+    """Merge all layers of a model, as a version of its own with the same content; the model at it.
+
+    Where older versions are kept, the one before is kept too: it remembers what was known when.
+    """
+    folder = model.path if isinstance(model, Model) else Path(model)
+    with locked(folder, "merging its layers"):
+        old = Model(folder).manifest
+        sweep(folder, old)
+        if not old.has_layers:
+            return Model(folder)
+        known = [layer.known for file in old.files for layer in file.layers if layer.known is not None]
+        version = old.version + 1
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        manifest = replace(
+            old,
+            version=version,
+            kept=(*old.kept, old.version) if old.kept else (),
+            since=max([*known, *([] if old.since is None else [old.since])], default=None),
+            changes=(*old.changes, {"version": version, "at": now, "what": "merged", "kept": bool(old.kept)}),
+        )
+        forbid_plain_reading(folder)
+        manifest = merged(folder, manifest, every=True)
+        publish(folder, old, manifest)
+    return Model(folder)
+
+
+def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest:
+    """A manifest not yet published, with heavy layers (or all) merged into new files."""
+    model = Model.with_manifest(folder, manifest)
+    by_name = {file.name: file for file in manifest.files}
+    files: list[PartFile] = []
+    for unit in units(model, shared=False):
+        own = [by_name[name] for name in unit.files]
+        if any(_is_heavy(file) or (every and file.layers) for file in own):
+            files += write_merged(folder, model, unit, manifest.version)
+        else:
+            files += own
+    return replace(manifest, files=tuple(files))
+
+
+def write_merged(folder: Path, model: Model, unit: Unit, version: int) -> list[PartFile]:
+    """A unit's segments, corrected, as files without layers: one of segments, and one of the points that end keys."""
+    segments, closing = corrected(model, unit)
+    _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
+    label = f"{generation.partition('v')[0]}v{version:03d}-{number}"
+    made = [PartFile(**write_segments(folder / f"part-{label}.parquet", segments.filter(~closing)))]
+    if closing.any():
+        made.append(
+            PartFile(**write_segments(folder / f"{CLOSING}-{label}.parquet", segments.filter(closing)))
+        )
+    return made
+
+
+def corrected(model: Model, unit: Unit) -> tuple[SegmentBatch, BoolArray]:
+    """A unit's segments, and which of them are points that end a key."""
+    table = read_unit(model, unit, model.schema.arrow_schema().names)
+    segments = SegmentBatch.from_arrow(table, model.schema, check=False)
+    final = np.append(np.diff(segments.key_ranks) != 0, True)[: len(segments)]
+    return segments, final & segments.is_point

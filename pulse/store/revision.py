@@ -1,0 +1,208 @@
+"""Writing the next version of a stored model: layers first, its manifest last, so that it comes into being in one step.
+
+::
+
+    with begin_revision(model) as writer:            the lock; what a killed revision left behind goes
+        facts = writer.target.layer(unit, rows)      workers write layers, logs and asides; nobody reads them yet
+        writer.add(facts)
+        model = writer.commit(counts)                one rename: until then readers see the old version, from then on the new
+
+A worker needs the target only, which is picklable, and hands back facts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulse.core import SegmentBatch, StreamSchema
+from pulse.store.compact import merged, too_heavy
+from pulse.store.errors import StoreError
+from pulse.store.files import merge_statistics, statistics_of, write_table
+from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, layer_schema, not_before
+from pulse.store.lock import locked
+from pulse.store.manifest import LayerFile, Manifest
+from pulse.store.model import ASIDE, Model
+from pulse.store.stored import Stored
+from pulse.store.sweep import forbid_plain_reading, publish, sweep
+from pulse.store.units import Unit
+
+
+class LayerFacts(NamedTuple):
+    """A layer that was written: over which part, what the manifest says of it, and the worst of what it puts in."""
+
+    part: str
+    layer: LayerFile
+    statistics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RevisionTarget:
+    """Where a revision is written: the model as it is, and the version to come."""
+
+    stored: Stored
+    version: int
+    schema: StreamSchema
+
+    def layer(self, unit: Unit, rounds: list[Round], piece: int | None = None) -> LayerFacts | None:
+        """Write what these rounds, one after the other, change of a unit's segments; nothing where they change nothing.
+
+        ``piece`` tells the layers of one unit apart; by default it is the unit's share.
+        """
+        rows = fold(rounds) if rounds else None
+        if rows is None or not rows.num_rows:
+            return None
+        model = self.stored.open()
+        rows = not_before(rows, self.schema, self._earlier(model, unit))
+        part = unit.files[0]
+        number = unit.share if piece is None else piece
+        name = f"_layer-{self.version:03d}-{part.removesuffix('.parquet')}-{number:05d}.parquet"
+        write_table(model.path / name, rows)
+        return LayerFacts(part, *self._facts(model.path / name, rows))
+
+    def _earlier(self, model: Model, unit: Unit) -> list[pa.Table]:
+        names = [*self.schema.key_names, KNOWN_FROM, KNOWN_TO]
+        layers = [layer for file in model.manifest.files if file.name in unit.files for layer in file.layers]
+        return [pq.read_table(model.file(layer.name), columns=names) for layer in layers]
+
+    def _facts(self, path: Path, rows: pa.Table) -> tuple[LayerFile, dict[str, Any]]:
+        withdraws = pc.equal(rows.column(KIND), "-D").to_numpy().astype(bool)
+        there = ~withdraws & rows.column(KNOWN_TO).is_null().to_numpy()
+        batch = SegmentBatch.from_arrow(rows.drop_columns(list(OWN)), self.schema, check=False)
+        some = batch.filter(~withdraws)
+        starts, stops = batch.ref + batch.lo * 1e6, batch.ref + batch.hi * 1e6
+        known = [pc.max(rows.column(name)).cast(pa.int64()).as_py() for name in (KNOWN_FROM, KNOWN_TO)]
+        layer = LayerFile(
+            name=path.name,
+            version=self.version,
+            withdrawn=int(withdraws.sum()),
+            put=int(there.sum()),
+            points=int((batch.is_point & there).sum() - (batch.is_point & withdraws).sum()),
+            keys=len(np.unique(batch.key_ranks)),
+            bytes=path.stat().st_size,
+            start=int(np.floor(starts.min())),
+            end=int(np.ceil(stops.max())),
+            known=max((one for one in known if one is not None), default=None),
+        )
+        return layer, statistics_of(some) if len(some) else {}
+
+    def log(self, table: pa.Table, piece: int = 0) -> str:
+        """Write revisions of tuples that this revision applies, in order; the name of the file."""
+        name = f"_revisions-{self.version:03d}-{piece:05d}.parquet"
+        write_table(Path(self.stored.path) / name, table)
+        return name
+
+    def aside(self, table: pa.Table, piece: int = 0) -> str:
+        """Write revisions that were set aside, with their reasons; the name of the file."""
+        name = f"revisions-{self.version:03d}-{piece:05d}.parquet"
+        write_table(Path(self.stored.path) / ASIDE / name, table)
+        return name
+
+
+class RevisionWriter:
+    """The next version in the making; see the module's text."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.version = model.version + 1
+        self.applied = time.time_ns() // 1000
+        """Since when the revisions that do not say so are known: microseconds since the epoch."""
+        self.target = RevisionTarget(Stored(str(model.path), model.version), self.version, model.schema)
+        self._layers: dict[str, list[LayerFile]] = {}
+        self._statistics: list[dict[str, Any]] = []
+        self._logs: list[str] = []
+
+    def add(self, facts: LayerFacts | None) -> None:
+        """Take a layer that was written into the version."""
+        if facts is not None:
+            self._layers.setdefault(facts.part, []).append(facts.layer)
+            self._statistics.append(facts.statistics)
+
+    def add_log(self, name: str) -> None:
+        """Take a log that was written into the version."""
+        self._logs.append(name)
+
+    def put(self, unit: Unit, rounds: list[Round]) -> None:
+        """Write a layer and take it in."""
+        self.add(self.target.layer(unit, rounds))
+
+    def log(self, table: pa.Table) -> None:
+        """Write the revisions that are applied, and take them in."""
+        if table.num_rows:
+            self.add_log(self.target.log(table, len(self._logs)))
+
+    def aside(self, table: pa.Table) -> None:
+        """Write the revisions that are not applied, with their reasons."""
+        if table.num_rows:
+            self.target.aside(table)
+
+    def commit(self, counts: Mapping[str, Any], *, keep: bool = False, tuples: int = 0) -> Model:
+        """Let the version come into being; the model at it.
+
+        ``keep``: the version before stays, and what was known before can be asked for (AS OF). ``tuples``: by how many the
+        stream has more than before.
+        """
+        folder, old = self.model.path, self.model.manifest
+        manifest = self._manifest(counts, keep, tuples)
+        if manifest.has_layers:
+            forbid_plain_reading(folder)
+        if not manifest.kept and too_heavy(manifest):
+            manifest = merged(folder, manifest)
+        publish(folder, old, manifest)
+        return Model(folder)
+
+    def _manifest(self, counts: Mapping[str, Any], keep: bool, tuples: int) -> Manifest:
+        old = self.model.manifest
+        files = [replace(file, layers=(*file.layers, *self._layers.get(file.name, ()))) for file in old.files]
+        known = [layer.known for own in self._layers.values() for layer in own if layer.known is not None]
+        since = (
+            old.since
+            if keep
+            else max([*known, *([old.since] if old.since is not None else [])], default=None)
+        )
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        change = {"version": self.version, "at": now, "what": "revised", "kept": keep, "counts": dict(counts)}
+        return replace(
+            old,
+            files=tuple(files),
+            counts={**old.counts, "tuples": old.tuples + tuples},
+            statistics=merge_statistics([old.statistics, *self._statistics]),
+            version=self.version,
+            kept=(*old.kept, old.version) if keep else old.kept,
+            since=since,
+            changes=(*old.changes, change),
+            log=(*old.log, *sorted(self._logs)),
+        )
+
+
+@contextmanager
+def begin_revision(model: Model) -> Iterator[RevisionWriter]:
+    """A writer of the next version. Nothing is changed unless it commits.
+
+    A second one at the same time is refused, and so is a model that is not, or no longer, the newest version.
+    """
+    if model.as_of is not None:
+        raise StoreError(f"{model.path}: only the newest version can be revised; open it without a time")
+    layer_schema(model.schema)
+    with locked(model.path, "a revision"):
+        newest = Model(model.path)
+        if (newest.version, newest.stamp) != (model.version, model.stamp):
+            raise StoreError(
+                f"{model.path}: version {model.version} was opened, but it is at version {newest.version} now; open it again"
+            )
+        sweep(model.path, newest.manifest)
+        writer = RevisionWriter(newest)
+        try:
+            yield writer
+        finally:  # what was written and not committed goes
+            sweep(model.path, Manifest.read(model.path))

@@ -1,0 +1,92 @@
+"""Publishing a version, and what may go then: files that no version needs, such as those of a revision that was killed.
+
+Files that only an older version needs go to ``_old``, so that the folder, read by anybody, is the newest version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from pulse.store.errors import StoreError
+from pulse.store.files import write_text
+from pulse.store.manifest import FILE, Manifest, manifest_path
+from pulse.store.model import ASIDE, OLD, UNMERGED, version_of
+
+_SEGMENTS = re.compile(r"(part|closing)-\d+(v\d+)?-\d+\.parquet|_layer-\d+-.*\.parquet")
+_LOG = re.compile(r"_revisions-\d+-\d+\.parquet")
+_DRAFT = re.compile(r"_.*\.\d+\.tmp")
+_MANIFEST = re.compile(r"_pulse-(\d+)\.json")
+
+_WARNING = """This is no Parquet file, so that reading the folder as a table fails: its files lack corrections
+that lie beside them. Read it with Pulse, or merge the corrections first: pulse.store.compact.compact(folder).
+"""
+
+
+def forbid_plain_reading(folder: Path) -> None:
+    """Let those who know nothing of layers fail rather than miss them."""
+    if not (folder / UNMERGED).exists():
+        write_text(folder / UNMERGED, _WARNING)
+
+
+def publish(folder: Path, old: Manifest, new: Manifest) -> None:
+    """Replace the manifest, which is the one step that makes a version the newest; then put the folder in order.
+
+    The old manifest stays as it is under another name, the same file, so that caches know it again.
+    """
+    path = manifest_path(folder, old.version)
+    path.unlink(missing_ok=True)
+    try:
+        os.link(folder / FILE, path)
+    except OSError:
+        write_text(path, old.to_json())
+    write_text(folder / FILE, new.to_json())
+    sweep(folder, new)
+
+
+def sweep(folder: Path, manifest: Manifest) -> None:
+    """Put the folder in order. Only for who holds the model's lock: others' drafts would go too.
+
+    The version before stays readable until the next change, so that whoever reads it now can finish.
+    """
+    stay = {*manifest.kept, manifest.version - 1}
+    older: set[str] = set()
+    for path in sorted(folder.iterdir()):
+        found = _MANIFEST.fullmatch(path.name)
+        if found and int(found[1]) not in stay:
+            path.unlink()
+        elif found:
+            older |= _names(folder, int(found[1]))
+    for path in sorted([*folder.iterdir(), *((folder / OLD).iterdir() if (folder / OLD).is_dir() else ())]):
+        _settle(folder, path, manifest, older)
+    for path in sorted((folder / ASIDE).glob("revisions-*")):
+        if version_of(path.name, "revisions-") > manifest.version:
+            path.unlink()
+    if (folder / OLD).is_dir() and not any((folder / OLD).iterdir()):
+        (folder / OLD).rmdir()
+    if not manifest.has_layers:
+        (folder / UNMERGED).unlink(missing_ok=True)
+
+
+def _names(folder: Path, version: int) -> set[str]:
+    """The files of an older version; none of one whose manifest cannot be read, which is said when somebody asks for it."""
+    try:
+        return Manifest.read(folder, version).names
+    except StoreError:
+        return set()
+
+
+def _settle(folder: Path, path: Path, manifest: Manifest, older: set[str]) -> None:
+    name = path.name
+    if _DRAFT.fullmatch(name):
+        path.unlink(missing_ok=True)
+    elif _LOG.fullmatch(name):
+        if name not in manifest.log:
+            path.unlink()
+    elif _SEGMENTS.fullmatch(name) and name not in manifest.names:
+        if name not in older:
+            path.unlink()
+        elif path.parent == folder and not name.startswith("_"):
+            (folder / OLD).mkdir(exist_ok=True)
+            path.replace(folder / OLD / name)
