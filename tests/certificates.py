@@ -55,7 +55,8 @@ def problems(tuples: pa.Table, segments: SegmentBatch, spec: FitSpec, *, seed: i
     point = segments.is_point
     _check_points(segments, key_of_row, point, truth, found)
     ranges = segments.filter(~point)
-    order = np.lexsort((ranges.lo, ranges.ref, key_of_row[~point]))
+    begin, rest = _instants(ranges.ref, ranges.lo)
+    order = np.lexsort((rest, begin, key_of_row[~point]))
     ranges, key = ranges.take(order), key_of_row[~point][order]
     _check_ranges(tuples, ranges, key, truth, spec, found, seed)
     return found.texts
