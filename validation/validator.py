@@ -46,6 +46,7 @@ from pulse.validation.needs import PACE
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
 _CHUNK = 1 << 18  # rows that are validated at a time: what is made per tuple stays in the cache
 _VERSION = 2
+_NONE = np.zeros(0, np.int64)
 PRIOR = 1.0 / 32.0
 """For how much of the time that is known of a key on average each is taken to have been as restless as most."""
 
@@ -78,12 +79,17 @@ class Counts:
 
 
 class Pushed(NamedTuple):
-    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate`)."""
+    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate`).
+
+    ``late`` and ``not_finite``: the rows of those that were set aside for it, among the tuples that have a key and a time.
+    """
 
     updates: Relation
     kinds: IntArray
     counts: Counts
     aside: pa.Table | None
+    late: IntArray = _NONE
+    not_finite: IntArray = _NONE
 
 
 class KeyState(NamedTuple):
@@ -131,7 +137,7 @@ class Validator:
     @property
     def keys(self) -> tuple[pa.Array, ...]:
         """The keys that are known, a column per key attribute."""
-        return self._key_columns(list(self.state.ids))
+        return self.columns(list(self.state.ids))
 
     # -- tuples -------------------------------------------------------------------------------------------
 
@@ -151,13 +157,15 @@ class Validator:
         unmodelled, place = self._unmodelled(table, ids[present])
         who = self._who(ids[encoded.codes], unmodelled, ids[present])
         event, c, err = self._validate(table, who, counts)
-        for kind, reason in REASONS.items():
-            rows = np.sort(event[event[:, checks.KIND] == kind, checks.ROW])
+        misfits = {kind: np.sort(event[event[:, checks.KIND] == kind, checks.ROW]) for kind in REASONS}
+        for kind, rows in misfits.items():
             if len(rows):
-                aside.append(reasoned(table.take(pa.array(rows)), reason))
+                aside.append(reasoned(table.take(pa.array(rows)), REASONS[kind]))
         updates, kinds = self._updates(event, c, err, unmodelled, place)
         self.state.whole[ids[present], key_state.CHANGE] = 0  # a code means something within one push only
-        return Pushed(updates, kinds, counts, together(aside))
+        return Pushed(
+            updates, kinds, counts, together(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
+        )
 
     def _validate(
         self, table: pa.Table, who: IntArray, counts: Counts
@@ -217,7 +225,7 @@ class Validator:
             return _no_updates(columns), np.zeros(0, np.int64)
         ids, of = np.unique(event[ruling, checks.KEY], return_inverse=True)
         known = list(state.ids)
-        keys = self._key_columns([known[one] for one in ids])
+        keys = self.columns([known[one] for one in ids])
         ranks = key_ranks(list(keys), len(ids))
         order = np.argsort(ranks[of], kind="stable")
         rows, rank = ruling[order], ranks[of][order]
@@ -367,10 +375,29 @@ class Validator:
         (row,) = self._ids([kept.key])
         state.whole[row], state.real[row] = kept.whole, kept.real
         if state.allotted is not None or state.tightened is not None:
-            self._bind(np.array([row]), self._key_columns([kept.key]))
+            self._bind(np.array([row]), self.columns([kept.key]))
         if len(mine):
             values = [pa.array([value], one.type) for value, one in zip(kept.unmodelled, mine, strict=True)]
             self._carry(pa.table(values, schema=mine), np.array([row]), np.array([0]))
+
+    def adopt(self, other: Validator, keys: list[Key]) -> None:
+        """Know of these keys what another validator of the same stream does, and nothing of those that it does not know.
+
+        What is allotted here now holds for them.
+        """
+        state, theirs = self.state, other.state
+        rows = self._ids(keys)
+        source = np.array([theirs.ids.get(key, -1) for key in keys], np.int64)
+        known, unknown = source >= 0, rows[source < 0]
+        state.whole[rows[known]] = theirs.whole[source[known]]
+        state.real[rows[known]] = theirs.real[source[known]]
+        if len(unknown):
+            state.whole[unknown], state.real[unknown] = key_state.fresh(len(unknown), self.layout)
+            state.whole[unknown, key_state.LAST] = state.newest_forgotten
+        if len(rows) and (state.allotted is not None or state.tightened is not None):
+            self._bind(rows, self.columns(keys))
+        if len(self._unmodelled_schema):
+            self._carry(theirs.carried, rows[known], source[known])
 
     def _ids(self, keys: Iterable[Key]) -> IntArray:
         """Rows of the state for these keys, new ones where there are none yet."""
@@ -390,10 +417,11 @@ class Validator:
                 state.carried = pa.concat_tables([state.carried, nothing])
             if state.allotted is not None or state.tightened is not None:
                 added = list(state.ids)[known:]
-                self._bind(np.arange(known, len(state.whole)), self._key_columns(added))
+                self._bind(np.arange(known, len(state.whole)), self.columns(added))
         return rows
 
-    def _key_columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:
+    def columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:
+        """Keys as columns, one per key attribute."""
         return tuple(
             pa.array([key[i] for key in keys], type_) for i, (_, type_) in enumerate(self.spec.schema.key)
         )

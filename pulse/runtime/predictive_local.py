@@ -66,6 +66,8 @@ class Status:
             "results": tally.results,
             "changes": tally.changes,
             "aside": tally.aside,
+            "revisions": tally.revisions,
+            "absorbed": tally.absorbed,
             "beyond": tally.beyond,
             "batch_seconds": round(self.last, 3),
             "lag_seconds": None if self.lag is None else round(self.lag, 3),
@@ -77,10 +79,11 @@ class Status:
         tally = self.tally
         speed = self.last_tuples / self.last if self.last else 0.0
         aside = f", {tally.aside:,} aside" if tally.aside else ""
+        revised = f", {tally.revisions:,} revisions, {tally.absorbed:,} absorbed" if tally.revisions else ""
         lag = "" if self.lag is None else f", lag {_age(self.lag)}"
         return (
             f"{tally.tuples:,} tuples, {speed:,.0f}/s, {100 * self.validated:.1f} % validated, "
-            f"{tally.violations:,} violations, {tally.solves:,} solves, {tally.changes:,} results{aside}{lag}"
+            f"{tally.violations:,} violations, {tally.solves:,} solves, {tally.changes:,} results{revised}{aside}{lag}"
         )
 
 

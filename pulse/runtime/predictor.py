@@ -29,9 +29,19 @@ from pulse.plan import nodes
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.predictive_revisions import (
+    forget,
+    histories_of,
+    kept_behind,
+    resolved,
+    solve,
+    take,
+    updates_of,
+)
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import Standing, StandingState
 from pulse.validation.allotment import Allotment
+from pulse.validation.history import History, Retention
 from pulse.validation.inverter import absolute_bounds, invert
 from pulse.validation.restlessness import expected_violations, pooled
 from pulse.validation.validator import Counts, Validator, ValidatorState
@@ -54,9 +64,17 @@ class Predictor:
     standing: Standing
     specs: Mapping[str, PredictSpec]
     split: str = DEFAULT_SPLIT
+    retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
 
     @classmethod
-    def of(cls, query: Query, specs: Mapping[str, PredictSpec], *, split: str = DEFAULT_SPLIT) -> Predictor:
+    def of(
+        cls,
+        query: Query,
+        specs: Mapping[str, PredictSpec],
+        *,
+        split: str = DEFAULT_SPLIT,
+        retentions: Mapping[str, Retention] | None = None,
+    ) -> Predictor:
         """From a query as it was parsed and bound, and specs without formulas."""
         used = {scan.stream for scan in scans(query.plan)}
         missing = sorted(used - set(specs))
@@ -75,7 +93,8 @@ class Predictor:
             for stream in sorted(used)
         }
         columns = {stream: Columns.of(spec.schema) for stream, spec in chosen.items()}
-        return cls(Standing(replace(query, plan=plan), columns), chosen, split)
+        standing = Standing(replace(query, plan=plan), columns)
+        return cls(standing, chosen, split, resolved(retentions or {}, chosen, standing.radius))
 
     @property
     def bounds(self) -> dict[str | None, ErrorBound]:
@@ -96,6 +115,8 @@ class Tally:
     changes: int = 0
     aside: int = 0
     beyond: int = 0  # results whose stated error is above the query's own bound
+    revisions: int = 0  # of tuples that had come before, late ones among them
+    absorbed: int = 0  # of these, those that moved nothing
 
     def add(self, other: Tally) -> None:
         """Add another's."""
@@ -122,8 +143,10 @@ class Prediction:
     allotted: dict[str, Allotment] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     now: int | None = None
+    histories: dict[str, History] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.histories = self.histories or histories_of(self.predictor)
         if not self.validators:
             self.validators = {stream: Validator(spec) for stream, spec in self.predictor.specs.items()}
         if self.state is None:
@@ -138,10 +161,11 @@ class Prediction:
         assert self.state is not None
         bounds, state = self.predictor.bounds, self.state
         kept = {stream: _copied(self.validators[stream].state) for stream in tuples} if bounds else {}
+        past = {stream: self.histories[stream].copied() for stream in kept if stream in self.histories}
         for attempt in range(ATTEMPTS):
-            pushed = {stream: self.validators[stream].push(table) for stream, table in tuples.items()}
-            updates = {stream: one.updates for stream, one in pushed.items()}
-            self.state, solved = self.predictor.standing.update(state, updates)
+            pushed = take(self.validators, self.histories, tuples)
+            updates = updates_of(pushed)
+            self.state, solved = solve(self.predictor.standing, state, pushed)
             rows = sum(map(len, updates.values()))
             if not bounds or not rows:
                 break
@@ -154,6 +178,7 @@ class Prediction:
             for stream, before in kept.items():
                 self.validators[stream].state = _copied(before)
                 self.validators[stream].allot(self.allotted[stream])
+            self.histories |= {stream: one.copied() for stream, one in past.items()}
         counts, aside = Counts(), {}
         for stream, one in pushed.items():
             counts.add(one.counts)
@@ -170,6 +195,8 @@ class Prediction:
             changes=len(solved.changes),
             aside=sum(one.num_rows for one in aside.values()),
             beyond=self._beyond(solved.fresh) if bounds else 0,
+            revisions=sum(one.revisions for one in pushed.values()),
+            absorbed=sum(one.absorbed for one in pushed.values()),
         )
         self.tally.add(tally)
         return Emission(solved.changes.table, aside, tally)
@@ -177,9 +204,8 @@ class Prediction:
     def advance(self, watermark: int) -> None:
         """Nothing before the watermark comes any more: free what it keeps."""
         assert self.state is not None
-        self.state = self.predictor.standing.advance(self.state, watermark)
-        for validator in self.validators.values():
-            validator.forget(watermark - self.predictor.standing.radius)
+        self.state = self.predictor.standing.advance(self.state, watermark - kept_behind(self.predictor))
+        forget(self.predictor, self.validators, self.histories, watermark)
 
     def results(self) -> pa.Table:
         """What holds now, as far ahead as the models reach."""

@@ -21,8 +21,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
-from pulse.core.keys import key_ranks
-from pulse.operators.at_rest import begins, ending_after, in_other, settled
+from pulse.operators.at_rest import begins, ending_after, in_other, listed, settled
 from pulse.operators.difference import Changes, change_schema, difference
 from pulse.operators.grid import within
 from pulse.operators.relation import Relation
@@ -31,6 +30,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
+from pulse.validation.history import Revised, replaced
 
 FAR = 1 << 62
 GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
@@ -107,12 +107,58 @@ class Standing:
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
             streams[stream], changed[stream] = settled(streams[stream], one)
-        new, solved, evaluation = self.solve(streams, changed, since)
-        touched = self._touched(state.results, new, streams, changed)
-        before = within(state.results.select_groups(np.flatnonzero(touched)), since, FAR)
+        results, solved = self._solved(state.results, streams, changed, (since, FAR))
+        return StandingState(streams, results, state.watermark), solved
+
+    def revise(
+        self, state: StandingState, revised: Mapping[str, Revised], updates: Mapping[str, Relation]
+    ) -> tuple[StandingState, Solved]:
+        """Take in corrected segments of some keys, and new ones of others; what that changes of the results still held.
+
+        Only results of corrected keys are solved again, from the first difference on until windows have passed the last.
+        """
+        streams, keys, changed = dict(state.streams), {}, {}
+        for stream, one in revised.items():
+            streams[stream] = replaced(streams[stream], one.keys, one.start, one.segments)
+            keys[stream] = one.keys
+        some = {stream: one for stream, one in updates.items() if len(one)}
+        for stream, new in some.items():
+            streams[stream], changed[stream] = settled(streams[stream], new)
+        since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
+        last = max(int(one.until.max()) for one in revised.values())
+        until = min(last, FAR - self.radius - GRACE) + self.radius + GRACE
+        marks = {stream: _among(streams[stream], one) for stream, one in keys.items()}
+        results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
+        if some:
+            # All segments are as they are at the end: what was solved above is not solved into something else.
+            first = min(_first_instant(one) for one in some.values())
+            results, more = self._solved(results, streams, changed, (first, FAR))
+            both = Changes(pa.concat_tables([solved.changes.table, more.changes.table]))
+            fresh = Relation.concat([solved.fresh, more.fresh])
+            solved = Solved(both, solved.solved + more.solved, fresh)
+        return StandingState(streams, results, state.watermark), replace(solved, evaluation=None)
+
+    def _solved(
+        self,
+        results: Relation,
+        streams: Mapping[str, Relation],
+        changed: Mapping[str, BoolArray],
+        span: tuple[int, int],
+        keys: Mapping[str, tuple[pa.Array, ...]] | None = None,
+    ) -> tuple[Relation, Solved]:
+        """The results with those of a span of time that depend on changed keys solved again, and what that changes.
+
+        ``keys`` are the changed ones where some may have no segments left.
+        """
+        since, until = span
+        new, count, evaluation = self.solve(streams, changed, since, until=until)
+        if keys is None:
+            keys = {stream: _chosen(streams[stream], marks) for stream, marks in changed.items()}
+        touched = self._touched(results, new, keys)
+        before = within(results.select_groups(np.flatnonzero(touched)), since, until)
         changes = difference(selected(before, self.output), selected(new, self.output))
-        kept = Relation.concat([_except(state.results, touched, since), new]).merged()
-        return StandingState(streams, kept, state.watermark), Solved(changes, solved, new, evaluation)
+        kept = Relation.concat([_except(results, touched, since, until), new]).merged()
+        return kept, Solved(changes, count, new, evaluation)
 
     def advance(self, state: StandingState, watermark: int) -> StandingState:
         """Nothing before the watermark comes any more: forget what no result from it on depends on."""
@@ -142,20 +188,23 @@ class Standing:
         changed: Mapping[str, BoolArray],
         since: int,
         home: Homes | None = None,
+        *,
+        until: int = FAR,
     ) -> tuple[Relation, int, Evaluation | None]:
         """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once.
 
         ``home`` tells which pairs of a pair join are solved here; without it, all.
         """
         recent = {
-            stream: within(relation, since - self.radius - GRACE, FAR) for stream, relation in streams.items()
+            stream: within(relation, since - self.radius - GRACE, until)
+            for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
         if not self.treats_keys_apart:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             found, evaluation = self._evaluated(inputs, home)
-            return within(found, since, FAR), sum(one.groups for one in inputs.values()), evaluation
+            return within(found, since, until), sum(one.groups for one in inputs.values()), evaluation
         parts, solved = [], 0
         whole: Evaluation | None = None
         for place, leaf in enumerate(leaves):
@@ -173,7 +222,7 @@ class Standing:
                 inputs[other] = as_scanned(recent[other.stream].select_groups(chosen), other)
             solved += inputs[leaf].groups
             found, evaluation = self._evaluated(inputs, home)
-            parts.append(within(found, since, FAR))
+            parts.append(within(found, since, until))
             whole = evaluation if len(leaves) == 1 else None
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
@@ -190,38 +239,27 @@ class Standing:
         return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
 
     def _touched(
-        self,
-        results: Relation,
-        new: Relation,
-        streams: Mapping[str, Relation],
-        changed: Mapping[str, BoolArray],
+        self, results: Relation, new: Relation, keys: Mapping[str, tuple[pa.Array, ...]]
     ) -> BoolArray:
         """Which groups of the old results are solved again: all, or those with a changed key of a stream among their keys."""
         if not self.treats_keys_apart or not results.groups:
             return np.ones(results.groups, bool)
         touched = in_other(results, new)
-        for stream, marks in changed.items():
+        for stream, changed in keys.items():
             for leaf in scans(self.plan):
                 if leaf.stream == stream:
-                    touched |= self._has_changed_key(results, leaf, streams[stream], marks)
+                    touched |= self._has_key(results, leaf, changed)
         return touched
 
-    def _has_changed_key(
-        self, results: Relation, leaf: Scan, stream: Relation, marks: BoolArray
-    ) -> BoolArray:
-        """Result groups whose key columns that came from this scan name a changed key of it."""
-        names = [followed(self.plan, f"{leaf.alias}.{name}") for name in stream.columns.key_names]
+    def _has_key(self, results: Relation, leaf: Scan, keys: tuple[pa.Array, ...]) -> BoolArray:
+        """Result groups whose key columns that came from this scan name one of its keys."""
+        plain = self.columns[leaf.stream].key_names
+        names = [followed(self.plan, f"{leaf.alias}.{name}") for name in plain]
         own = results.columns.key_names
-        if not names:
+        if not names or any(name is None or name not in own for name in names):
             return np.ones(results.groups, bool)
-        if any(name is None or name not in own for name in names):
-            return np.ones(results.groups, bool)
-        columns = [results.keys[own.index(name)] for name in names if name is not None]
-        keys = [column.filter(pa.array(marks)) for column in stream.keys]
-        joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(columns, keys, strict=True)]
-        ranks = key_ranks(joined, results.groups + int(marks.sum()))
-        found: BoolArray = np.isin(ranks[: results.groups], ranks[results.groups :])
-        return found
+        columns = tuple(results.keys[own.index(name)] for name in names if name is not None)
+        return listed(columns, keys)
 
 
 def followed(plan: Node, name: str) -> str | None:
@@ -259,11 +297,23 @@ def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolA
     return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
 
 
-def _except(results: Relation, touched: BoolArray, since: int) -> Relation:
-    """The results that stay: of untouched keys all, of touched ones what lies before."""
+def _except(results: Relation, touched: BoolArray, since: int, until: int) -> Relation:
+    """The results that stay: of untouched keys all, of touched ones what lies before and after."""
     stays = results.select_groups(np.flatnonzero(~touched))
-    before = within(results.select_groups(np.flatnonzero(touched)), -FAR, since)
-    return Relation.concat([stays, before])
+    rest = results.select_groups(np.flatnonzero(touched))
+    after = [within(rest, until, FAR)] if until < FAR else []
+    return Relation.concat([stays, within(rest, -FAR, since), *after])
+
+
+def _chosen(relation: Relation, marks: BoolArray) -> tuple[pa.Array, ...]:
+    """The keys that are marked."""
+    mask = pa.array(marks)
+    return tuple(column.filter(mask) for column in relation.keys)
+
+
+def _among(relation: Relation, keys: tuple[pa.Array, ...]) -> BoolArray:
+    """Which groups have one of these keys."""
+    return listed(relation.keys, keys) if relation.keys else np.ones(relation.groups, bool)
 
 
 def selected(relation: Relation, columns: Columns) -> Relation:

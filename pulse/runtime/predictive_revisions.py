@@ -1,0 +1,133 @@
+"""Revisions in a prediction (semantics 7): streams whose tuples may be corrected keep a history beside their validators.
+
+::
+
+    tuples, revisions ──history and validator──> updates, revised segments ──standing query──> changes of results
+
+A history reaches back behind the watermark by what the job asks for, or by the query's radius. Results are held as far back as
+the longest history, and inputs as far as these depend on; what is older stays as it was said. A stream without a history is
+validated as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.errors import unknown_column
+from pulse.operators.predict import PredictSpec
+from pulse.operators.relation import Relation
+from pulse.runtime.exchange import Parcel
+from pulse.runtime.standing import GRACE, Solved, Standing, StandingState
+from pulse.validation.history import History, Retention, Revised, Taken
+from pulse.validation.validator import Validator
+
+if TYPE_CHECKING:
+    from pulse.runtime.predictor import Predictor
+
+
+def resolved(
+    retentions: Mapping[str, Retention], specs: Mapping[str, PredictSpec], radius: int
+) -> dict[str, Retention]:
+    """Retentions of streams that the query reads; those that go by the radius are given it."""
+    for stream in retentions:
+        if stream not in specs:
+            raise unknown_column(stream, specs, "revisions, stream")
+    return {
+        stream: replace(one, span=radius) if one.span is None else one for stream, one in retentions.items()
+    }
+
+
+def histories_of(predictor: Predictor) -> dict[str, History]:
+    """A history for each stream that may be revised."""
+    return {
+        stream: History(predictor.specs[stream], retention)
+        for stream, retention in predictor.retentions.items()
+    }
+
+
+def kept_behind(predictor: Predictor) -> int:
+    """How far behind the watermark results may still be revised, in microseconds."""
+    return max((one.span or 0 for one in predictor.retentions.values()), default=0)
+
+
+def take(
+    validators: Mapping[str, Validator],
+    histories: Mapping[str, History],
+    tuples: Mapping[str, pa.Table | pa.RecordBatch],
+) -> dict[str, Taken]:
+    """Push tuples and revisions, by stream."""
+    taken = {}
+    for stream, table in tuples.items():
+        if stream in histories:
+            taken[stream] = histories[stream].push(validators[stream], table)
+        else:
+            pushed = validators[stream].push(table)
+            taken[stream] = Taken(pushed.updates, None, pushed.counts, pushed.aside)
+    return taken
+
+
+def updates_of(taken: Mapping[str, Taken]) -> dict[str, Relation]:
+    """All segments that are new, by stream: those of revised keys as well."""
+    return {
+        stream: one.updates
+        if one.revised is None
+        else Relation.concat([one.updates, one.revised.segments]).merged()
+        for stream, one in taken.items()
+    }
+
+
+def solve(
+    standing: Standing, state: StandingState, taken: Mapping[str, Taken]
+) -> tuple[StandingState, Solved]:
+    """What the standing query makes of what was taken."""
+    updates = {stream: one.updates for stream, one in taken.items()}
+    revised = {stream: one.revised for stream, one in taken.items() if one.revised is not None}
+    return standing.revise(state, revised, updates) if revised else standing.update(state, updates)
+
+
+def forget(
+    predictor: Predictor,
+    validators: Mapping[str, Validator],
+    histories: Mapping[str, History],
+    watermark: int,
+) -> None:
+    """Free what nothing depends on any more, now that nothing before the watermark comes but revisions."""
+    oldest = watermark - predictor.standing.radius
+    # A key that is forgotten must have no segment left that could be solved again.
+    revisable = oldest - kept_behind(predictor) - 2 * GRACE
+    for stream, validator in validators.items():
+        if stream in histories:
+            histories[stream].advance(validator, watermark, revisable)
+            validator.forget(revisable)
+        else:
+            validator.forget(oldest)
+
+
+# -- between stages -------------------------------------------------------------------------------------------
+
+Packed = tuple[bytes, tuple[pa.Array, ...], np.ndarray, np.ndarray, np.ndarray]  # type: ignore[type-arg]
+
+
+def packed(revised: Revised | None) -> Packed | None:
+    """Revised segments for another stage."""
+    if revised is None:
+        return None
+    return Parcel(0, 0, revised.segments).pack(), revised.keys, revised.start, revised.since, revised.until
+
+
+def unpacked(parts: list[Packed | None], standing: Standing, stream: str) -> Revised | None:
+    """What several buckets, each of its own keys, packed."""
+    some = [one for one in parts if one is not None]
+    if not some:
+        return None
+    columns = standing.columns[stream]
+    return Revised(
+        tuple(pa.concat_arrays([one[1][i] for one in some]) for i in range(len(some[0][1]))),
+        *(np.concatenate([one[i] for one in some]) for i in (2, 3, 4)),
+        Relation.concat([Parcel.unpack(0, 0, one[0], columns).relation for one in some]),
+    )

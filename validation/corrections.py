@@ -1,0 +1,177 @@
+"""Elements of a stream that revise tuples: which rows they are, what they find in the log, and what they leave of it (7.1).
+
+Rows of a changelog come one by one. ``-U`` right before a ``+U`` of the same key is a replacement; without its other half ``-U``
+is a deletion and ``+U`` an insertion, so that a key that changes works wherever the two go. A tuple is known by its key, its time
+and all its values; of several equal ones the newest goes. A replacement at the same instant takes the old tuple's place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.elements import ElementKind
+from pulse.core.keys import key_ranks
+from pulse.core.schema import StreamSchema
+from pulse.core.time import format_instant
+from pulse.operators.tuples import changes
+from pulse.validation.tuple_log import Chunk
+
+_INSERTION, _DELETION, _OLD, _NEW, _UNKNOWN = range(5)
+_CODES = {
+    ElementKind.INSERTION.value: _INSERTION,
+    ElementKind.DELETION.value: _DELETION,
+    ElementKind.OLD.value: _OLD,
+    ElementKind.NEW.value: _NEW,
+}
+_SHORT = 80  # characters of a value that a reason repeats
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """Revisions as rows of a table: ``old`` and ``new``, -1 where there is none, in order of arrival."""
+
+    old: IntArray
+    new: IntArray
+
+    def __len__(self) -> int:
+        return len(self.old)
+
+    def take(self, which: IntArray) -> Elements:
+        """Some of them."""
+        return Elements(self.old[which], self.new[which])
+
+    def rows(self, element: int) -> IntArray:
+        """The rows of one."""
+        both = np.array([self.old[element], self.new[element]])
+        return both[both >= 0]
+
+
+class Sorted(NamedTuple):
+    """The rows of a batch: plain insertions, elements that revise, and rows that say nothing, with reasons."""
+
+    insertions: IntArray
+    elements: Elements
+    aside: dict[str, list[int]]
+
+
+def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
+    """What the rows of a changelog are."""
+    column = table.column(kind).cast(pa.string()).combine_chunks().dictionary_encode()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    said = column.dictionary.to_pylist()
+    index = column.indices.fill_null(len(said)).to_numpy()
+    code = np.array([_CODES.get(one, _UNKNOWN) for one in [*said, None]], np.int64)[index]
+    old = np.flatnonzero((code == _OLD) | (code == _DELETION))
+    follows = old[(old + 1 < len(code)) & (code[old] == _OLD)]
+    follows = follows[code[follows + 1] == _NEW]
+    if len(follows):
+        both = table.select(list(schema.key_names)).take(pa.array(np.concatenate([follows, follows + 1])))
+        ranks = key_ranks([_one(one) for one in both.columns], 2 * len(follows))
+        follows = follows[ranks[: len(follows)] == ranks[len(follows) :]]
+    paired = np.zeros(len(code), bool)
+    paired[follows] = True
+    inserted = (code == _INSERTION) | (code == _NEW)
+    inserted[follows + 1] = False
+    aside: dict[str, list[int]] = {}
+    for row in np.flatnonzero(code == _UNKNOWN).tolist():
+        what = [*said, None][index[row]]
+        known = ", ".join(_CODES)
+        aside.setdefault(f"no kind of element: expected one of {known}, got {what!r}", []).append(row)
+    new = np.where(paired[old], old + 1, -1)
+    return Sorted(np.flatnonzero(inserted), Elements(old, new), aside)
+
+
+@dataclass
+class Pool:
+    """All that revisions of some keys may speak of: the log's rows of these keys, then the revisions' own.
+
+    ``code`` are the keys, in the order of their values; ``alive`` says what the log holds: at first all its rows.
+    """
+
+    schema: StreamSchema
+    rows: Chunk
+    logged: int
+    code: IntArray
+    values: FloatArray  # [A, n]
+    other: IntArray  # a code of the unmodelled attributes
+
+    @classmethod
+    def of(cls, schema: StreamSchema, log: Chunk, own: Chunk) -> Pool:
+        """From the rows that were found, and those of the revisions."""
+        rows = Chunk.concat([log, own])
+        table = rows.table
+        code = key_ranks([_one(table.column(name)) for name in schema.key_names], len(rows))
+        values = np.empty((len(schema.modelled), len(rows)))
+        for a, name in enumerate(schema.modelled_names):
+            values[a] = table.column(name).cast(pa.float64(), safe=False).to_numpy()
+        other = changes(table, schema) if schema.unmodelled else np.zeros(len(rows), np.int64)
+        return cls(schema, rows, len(log), code, values, other)
+
+    def __post_init__(self) -> None:
+        n = len(self.rows)
+        self.alive: BoolArray = np.arange(n) < self.logged
+        self.order = self.rows.order.copy()
+        self._perm = np.lexsort((self.rows.t, self.code))
+        key = np.stack([self.code[self._perm], self.rows.t[self._perm]])
+        cuts = np.append(np.flatnonzero((np.diff(key) != 0).any(axis=0)) + 1, n)
+        group = np.searchsorted(cuts, np.arange(n), side="right")
+        self._begin, self._end = np.concatenate(([0], cuts[:-1])), cuts
+        self._group = np.empty(n, np.int64)
+        self._group[self._perm] = group
+
+    def apply(self, elements: Elements) -> dict[int, str]:
+        """Take revisions in, one by one in order of arrival; those that find nothing, with the reason.
+
+        Elements are of rows of the pool.
+        """
+        refused: dict[int, str] = {}
+        arrived = self.rows.arrived
+        for e, (old, new) in enumerate(zip(elements.old.tolist(), elements.new.tolist(), strict=True)):
+            if old < 0:
+                self.alive[new] = True
+                continue
+            group = self._group[old]
+            there = [
+                int(row)
+                for row in self._perm[self._begin[group] : self._end[group]]
+                if self.alive[row] and arrived[row] < arrived[old]
+            ]
+            same = [row for row in there if self._equal(row, old)]
+            if not same:
+                refused[e] = self._reason(old, there)
+                continue
+            gone = max(same, key=lambda row: self.order[row])
+            self.alive[gone] = False
+            if new >= 0:
+                self.alive[new] = True
+                if self._group[new] == group:
+                    self.order[new] = self.order[gone]
+        return refused
+
+    def left(self) -> IntArray:
+        """The rows that there are after all, by key and time."""
+        rows = np.flatnonzero(self.alive)
+        found: IntArray = rows[np.lexsort((self.order[rows], self.rows.t[rows], self.code[rows]))]
+        return found
+
+    def _equal(self, a: int, b: int) -> bool:
+        return bool(self.other[a] == self.other[b] and (self.values[:, a] == self.values[:, b]).all())
+
+    def _reason(self, old: int, there: Sequence[int]) -> str:
+        at = format_instant(int(self.rows.t[old]))
+        if not there:
+            return f"never was: no tuple of this key at {at}"
+        names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
+        (row,) = self.rows.table.slice(there[-1], 1).select(names).to_pylist()
+        said = ", ".join(f"{name}={value!r}" for name, value in row.items())
+        return f"does not match: at {at} {said[:_SHORT]} is recorded"
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
