@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,11 +67,14 @@ def run(
 
 
 def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
+    from pulse.runtime.chatter import drain, without_chatter
     from pulse.runtime.predictive import start
     from pulse.runtime.spark import session
 
     settings: dict[str, Any] = dict(job.spark)
-    spark = session(master, "pulse-run", **settings)
+    verbose = logging.getLogger("pulse").isEnabledFor(logging.INFO)
+    with nullcontext() if verbose else without_chatter():
+        spark = session(master, "pulse-run", **settings)
     try:
         with _interrupts() as interrupted:
             running = start(spark, job, once=once, on_status=told)
@@ -81,6 +85,7 @@ def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None])
                 running.stop()
     finally:
         spark.stop()
+        drain()
     if interrupted.is_set():
         raise KeyboardInterrupt
 

@@ -29,13 +29,14 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
 from pulse.validation import splits
+from pulse.validation.history import BY_RADIUS, Retention
 
 SOURCES = ("files", "kafka", "socket", "rate", "frame")
 FORMATS = ("parquet", "csv", "json")
@@ -67,6 +68,17 @@ class StreamJob:
     predict: str = "hold"
     memory: int = 8
     error: Any = None
+    kind: str | None = None  # the column that tells revisions from tuples
+    revisions: int | str | None = (
+        None  # how long tuples may be revised: microseconds, or "radius"; None: never
+    )
+
+    @property
+    def retention(self) -> Retention | None:
+        """What is kept for revisions."""
+        if self.revisions is None:
+            return None
+        return Retention(None if isinstance(self.revisions, str) else self.revisions, self.kind)
 
 
 @dataclass(frozen=True)
@@ -149,9 +161,9 @@ def read_job(file: str | Path) -> Job:
 def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path = ".") -> Job:
     """The job that nested tables describe; relative paths are relative to ``folder``."""
     folder = Path(folder)
-    top = _Table(where, "", values)
+    top = _Table(where, "", values, (*_names(Job, "where"), "watermark"))
     streams = {
-        name: _stream(_Table(where, f"streams.{name}", one), name, folder)
+        name: _stream(_Table(where, f"streams.{name}", one, _names(StreamJob, "name")), name, folder)
         for name, one in top.table("streams").items()
     }
     if not streams:
@@ -159,7 +171,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
     job = Job(
         query=_query(top.text("query"), where, folder),
         streams=streams,
-        sink=_sink(_Table(where, "sink", top.table("sink")), folder),
+        sink=_sink(_Table(where, "sink", top.table("sink"), _names(SinkJob)), folder),
         parameters=top.table("parameters"),
         checkpoint=_path(top.text("checkpoint", None), folder),
         engine=top.one_of("engine", ENGINES, "spark"),
@@ -173,7 +185,6 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
         where=where,
         cell=top.size("cell"),
     )
-    top.nothing_else()
     try:
         splits.get(job.split)
     except PulseError as e:
@@ -206,23 +217,31 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         memory=table.whole("memory", 8),
         error=error,
         horizon=table.duration_text("horizon"),
+        kind=table.text("kind", None),
+        revisions=_revisions(table),
     )
-    table.nothing_else()
     if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made
 
 
+def _revisions(table: _Table) -> int | str | None:
+    """How long tuples may be revised; with a kind column at least as long as windows reach."""
+    given = table.any("revisions")
+    if given == BY_RADIUS or (given is None and table.any("kind") is not None):
+        return BY_RADIUS
+    span: int | None = table.duration("revisions", None, write="10 min")
+    return span
+
+
 def _sink(table: _Table, folder: Path) -> SinkJob:
     kind = table.one_of("kind", SINKS, "console")
-    made = SinkJob(
+    return SinkJob(
         kind,
         _path(table.text("path", ... if kind == "parquet" else None), folder),
         {key: _option(value) for key, value in table.table("options").items()},
         _path(table.text("aside", None), folder),
     )
-    table.nothing_else()
-    return made
 
 
 def _query(given: str, where: str, folder: Path) -> str:
@@ -264,15 +283,24 @@ def _option(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class _Table:
-    """A table of the file whose keys are taken one by one; what is left over was not known."""
+def _names(of: type, *but: str) -> tuple[str, ...]:
+    """The keys of a table: what its job class knows, but for what a file does not say."""
+    return tuple(one.name for one in fields(of) if one.name not in but)
 
-    def __init__(self, where: str, name: str, values: Any) -> None:
-        self.where, self.name = where, name
+
+class _Table:
+    """A table of the file whose keys are all among ``known``. A key with a slip in it is said to be one, not another missing."""
+
+    def __init__(self, where: str, name: str, values: Any, known: tuple[str, ...]) -> None:
+        self.where, self.name, self.known = where, name, known
         if not isinstance(values, Mapping):
             raise JobError(f"{where}: expected a table [{name}], got {values!r}")
         self.values = dict(values)
-        self.known: list[str] = []
+        place = f"[{name}]" if name else "the job"
+        for key in self.values:
+            if key not in known:
+                near = _near(key, known) or f"; there are {', '.join(known)}"
+                raise JobError(f"{where}: unknown '{key}' in {place}{near}")
 
     def wrong(self, key: str, expected: str, got: object) -> JobError:
         """The error for a value that is not what the key asks for."""
@@ -281,7 +309,7 @@ class _Table:
 
     def any(self, key: str, default: Any = None) -> Any:
         """A value of whatever kind."""
-        self.known.append(key)
+        assert key in self.known
         return self.values.get(key, default)
 
     def text(self, key: str, default: Any = ...) -> Any:
@@ -350,15 +378,6 @@ class _Table:
         if not isinstance(value, Mapping) or (required and not value):
             raise self.wrong(key, "a table", repr(value) if value else "nothing")
         return dict(value)
-
-    def nothing_else(self) -> None:
-        """Refuse what nobody asked for."""
-        for key in self.values:
-            if key not in self.known:
-                table = f", [{self.name}]" if self.name else ""
-                raise JobError(
-                    f"{self.where}{table}: there is no key '{key}'{_near(key, self.known)}; there are {', '.join(self.known)}"
-                )
 
 
 def _near(value: object, choices: Iterable[str]) -> str:

@@ -60,6 +60,13 @@ def values(**stream: Any) -> dict[str, Any]:
     return {"query": "select x from S", "streams": {"S": {**known, **stream}}}
 
 
+def test_a_slip_in_a_key_that_is_needed_is_said_to_be_one() -> None:
+    wrong = values(horizn="60 s")
+    del wrong["streams"]["S"]["horizon"]
+    with pytest.raises(JobError, match=r"unknown 'horizn' in \[streams.S\]; did you mean 'horizon'\?$"):
+        job_of(wrong)
+
+
 def test_a_whole_job_is_read(tmp_path: Path) -> None:
     job = read_job(written(tmp_path, WHOLE))
     stream = job.streams["S"]
@@ -88,7 +95,8 @@ def test_a_query_may_lie_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sorce": "files"}, r"\[streams.S\]: there is no key 'sorce'; did you mean 'source'\?"),
+        ({"sorce": "files"}, r"unknown 'sorce' in \[streams.S\]; did you mean 'source'\?"),
+        ({"zzz": 1}, r"unknown 'zzz' in \[streams.S\]; there are source, key, time"),
         (
             {"source": "file"},
             r"\[streams.S\], 'source': expected one of files, .* got 'file'; did you mean 'files'",
@@ -119,12 +127,12 @@ def test_what_is_wrong_with_a_stream_is_said(change: dict[str, Any], said: str) 
         ({"streams": {}}, r"expected a table \[streams.NAME\]"),
         ({"split": "even"}, "there is no split 'even'; there are"),
         ({"sink": {"kind": "parquet"}}, r"\[sink\], 'path': expected a text"),
-        ({"sink": {"knd": "parquet"}}, r"\[sink\]: there is no key 'knd'; did you mean 'kind'\?"),
+        ({"sink": {"knd": "parquet"}}, r"unknown 'knd' in \[sink\]; did you mean 'kind'\?"),
         ({"sink": "console"}, r"'sink': expected a table, got 'console'"),
         ({"engine": "flink"}, "'engine': expected one of spark, local, got 'flink'"),
         ({"buckets": True}, "'buckets': expected a whole number above 0, got True"),
         ({"lateness": -1}, "'lateness': expected a duration"),
-        ({"chekpoint": "x"}, "there is no key 'chekpoint'; did you mean 'checkpoint'"),
+        ({"chekpoint": "x"}, "unknown 'chekpoint' in the job; did you mean 'checkpoint'"),
     ],
 )
 def test_what_is_wrong_with_a_job_is_said(change: dict[str, Any], said: str) -> None:
