@@ -18,6 +18,7 @@ from pulse.commands.generate import generate
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
 from pulse.commands.query import query
+from pulse.commands.revise import revise
 from pulse.commands.run import run
 from pulse.commands.sweep import sweep
 from pulse.core.errors import PulseError
@@ -80,6 +81,7 @@ def common(
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
       pulse info prices
       pulse query --stream S=prices "select * from S where price > 100 sample every 1 s"
+      pulse revise prices --revisions corrections.parquet
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
       pulse run job.toml                        predict: results before the data arrives
       pulse fit --help                          the options of one command
@@ -127,6 +129,7 @@ app.command(short_help="Run the main job in miniature.")(demo)
 app.command(short_help="Model files with a proven error.")(fit)
 app.command(short_help="Write generated data to a Parquet file.")(generate)
 app.command(short_help="Show what a stored model is of.")(info)
+app.command(short_help="Correct a stored model.")(revise)
 app.command(short_help="Ask a query of stored models.")(query)
 app.command(short_help="Ask a query for a grid of parameters.")(sweep)
 app.command(short_help="Show what a query becomes.")(explain)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pulse.runtime.answer import Answer
     from pulse.runtime.fit_for import Bounds
     from pulse.runtime.frames import DataFrame
+    from pulse.runtime.revise import Outcome
     from pulse.runtime.spark import SparkSession
     from pulse.runtime.sweep import Sweep
 
@@ -159,6 +160,40 @@ class Session:
             overwrite=overwrite,
             append=append,
             statements=order.statements(),
+            progress=progress,
+        )
+
+    def revise(
+        self,
+        model: Model | str | os.PathLike[str],
+        revisions: Any,
+        *,
+        keep: bool = False,
+        known: str | None = None,
+        reader: str | None = None,
+        time_unit: str | None = None,
+        dry: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Outcome:
+        """Correct a stored model by revisions of its tuples, in place: whole or not at all.
+
+        ``revisions``: files (a changelog with ``kind`` +I, -U, +U, -D; Debezium events; TAQ corrections; AIS reports with their
+        arrival: told by their columns, or named by ``reader``), a table or frame with a column ``kind``, or Revisions.
+        ``known`` names the column that says since when each is known. ``keep`` keeps the version before and what was
+        known when. ``dry`` only counts. What fits nothing is set aside with its reason, and counted.
+        """
+        from pulse.runtime.revise import revise
+        from pulse.runtime.revise_input import revisions_from
+
+        found = self.open(model.path if isinstance(model, Model) else model)
+        given = revisions_from(revisions, found, reader=reader, known=known, time_unit=time_unit)
+        return revise(
+            found,
+            given.revisions,
+            aside=given.aside,
+            keep=keep,
+            dry=dry,
+            spark=None if self.engine == "local" else self.spark,
             progress=progress,
         )
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pulse.core import format_instant
 from pulse.store.manifest import Manifest
+
+_SHOWN = 10  # versions that are told of
 
 
 def facts(manifest: Manifest) -> dict[str, Any]:
     """The figures of a model, for machines."""
     before = sum(source.bytes for source in manifest.sources)
-    after = sum(file.bytes for file in manifest.files)
+    after = sum(one.bytes for file in manifest.files for one in (file, *file.layers))
     segments = manifest.segments
     return {
         "schema": json.loads(manifest.schema.to_json()),
         "fit": manifest.fit,
         "tuples": manifest.tuples,
         "segments": segments,
-        "points": sum(file.points for file in manifest.files),
+        "points": manifest.points,
         "tuples_per_segment": manifest.tuples / segments if segments else None,
         "bytes_before": before,
         "bytes_after": after,
@@ -29,7 +32,19 @@ def facts(manifest: Manifest) -> dict[str, Any]:
         "created": manifest.created,
         "pulse_version": manifest.pulse_version,
         "statements": list(manifest.statements),
+        "version": manifest.version,
+        "versions_kept": list(manifest.kept),
+        "known_since": None if manifest.since is None else format_instant(manifest.since),
+        "revised": revised(manifest),
+        "changes": list(manifest.changes),
     }
+
+
+def revised(manifest: Manifest) -> dict[str, int]:
+    """What became of all revisions so far: in, absorbed, patched, refitted, set aside."""
+    counts = [change.get("counts", {}) for change in manifest.changes if change.get("what") == "revised"]
+    names = ("revisions", "absorbed", "patched", "refitted", "aside")
+    return {name: sum(int(one.get(name, 0)) for one in counts) for name in names} if counts else {}
 
 
 def lines(manifest: Manifest) -> list[str]:
@@ -64,8 +79,28 @@ def lines(manifest: Manifest) -> list[str]:
     if counts.get("truncated"):
         rows.append(("note", f"{counts['truncated']:,} times rounded down to the microsecond"))
     rows += [("reading", statement) for statement in manifest.statements]
+    rows += _versions(manifest)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]
+
+
+def _versions(manifest: Manifest) -> list[tuple[str, str]]:
+    """Which version it is and what made it, once there is more than the first."""
+    if not manifest.changes:
+        return []
+    kept = f"; also kept: {', '.join(map(str, manifest.kept))}" if manifest.kept else ""
+    since = "" if manifest.since is None else f"; AS OF from {format_instant(manifest.since)} on"
+    rows = [("version", f"{manifest.version}{kept}{since}")]
+    for change in manifest.changes[-_SHOWN:]:
+        said = change.get("counts", {})
+        what = f"{change['what']} {change['at']}"
+        if change["what"] == "revised":
+            what += (
+                f": {said.get('revisions', 0):,} revisions, {said.get('absorbed', 0):,} absorbed, "
+                f"{said.get('patched', 0) + said.get('refitted', 0):,} moved segments, {said.get('aside', 0):,} set aside"
+            )
+        rows.append(("", f"{change['version']}: {what}"))
+    return rows
 
 
 def _asked(manifest: Manifest) -> list[str]:

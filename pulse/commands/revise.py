@@ -1,0 +1,122 @@
+"""``pulse revise``: corrections in, the next version of a stored model out."""
+
+from __future__ import annotations
+
+import json
+import time as clock
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pulse.runtime.revise import Outcome
+
+
+def revise(
+    model: Annotated[Path, typer.Argument(help="The folder of a stored model.")],
+    revisions: Annotated[
+        list[str],
+        typer.Option("--revisions", help="Files of revisions: Parquet, CSV, JSON by the line, TAQ, AIS."),
+    ],
+    reader: Annotated[
+        str | None,
+        typer.Option("--reader", help="changelog, debezium, taq or ais; else told by the columns."),
+    ] = None,
+    known: Annotated[
+        str | None,
+        typer.Option(
+            "--known", help="The column that says since when a revision is known; else 'known', t_recv."
+        ),
+    ] = None,
+    time_unit: Annotated[
+        str | None, typer.Option("--time-unit", help="s, ms, us or ns, where times are numbers since 1970.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the version before, and what was known when (AS OF).")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")] = False,
+    engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
+    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+) -> None:
+    """Correct a stored model by revisions of its tuples: in place, whole or not at all.
+
+    Only the touched segments are fitted anew; a correction within the certified bound moves nothing. Revisions that fit
+    nothing are set aside, with the reason: a deletion of what never was, an old value that does not match, a time older than the
+    history kept, values that are not finite, malformed rows.
+
+    \b
+    Examples:
+      pulse revise prices --revisions corrections.parquet
+      pulse revise prices --revisions corrections.csv --known received --keep
+      pulse revise prices --revisions trades.parquet --reader taq --dry-run
+      pulse revise vessels --revisions ais.parquet --reader ais --known t_recv
+      pulse revise prices --revisions events.jsonl --reader debezium --time-unit us --json
+    """
+    from pulse.commands import options
+    from pulse.commands.progress import Bar
+    from pulse.session import Session
+
+    begin = clock.perf_counter()
+    with Session(master, engine=engine) as session, Bar() as bar:
+        outcome = session.revise(
+            model,
+            options.names(revisions),
+            keep=keep,
+            known=known,
+            reader=reader,
+            time_unit=time_unit,
+            dry=dry_run,
+            progress=bar.step,
+        )
+    seconds = clock.perf_counter() - begin
+    if as_json:
+        typer.echo(json.dumps(_facts(outcome, seconds), indent=2))
+        return
+    for line in lines(outcome):
+        typer.echo(line)
+    done = "nothing was written" if outcome.dry else f"version {outcome.version} of {model}"
+    typer.echo(f"{done} in {seconds:.1f} s")
+
+
+def _facts(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    return {
+        "model": str(outcome.model.path),
+        "version": outcome.version,
+        "version_before": outcome.before,
+        "dry_run": outcome.dry,
+        "counts": outcome.counts,
+        "aside": {
+            "reasons": outcome.reasons,
+            "examples": list(outcome.examples),
+            "where": None if outcome.where is None else str(outcome.where),
+        },
+        "seconds": seconds,
+    }
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """What a revision did, for people."""
+    counts = outcome.counts
+    kinds = f"{counts['inserted']:,} inserted, {counts['deleted']:,} deleted, {counts['replaced']:,} replaced"
+    rows = [
+        ("revisions", counts["revisions"], kinds),
+        ("absorbed", counts["absorbed"], "within the certified bound: nothing moved"),
+        ("patched", counts["patched"], "segments moved by what the truth moved by"),
+        ("refitted", counts["refitted"], "segments fitted anew"),
+        ("segments", counts["segments_old"], f"replaced by {counts['segments_new']:,}"),
+        ("set aside", counts["aside"], "" if outcome.where is None else f"with reasons in {outcome.where}"),
+    ]
+    if counts["missed"]:
+        rows.append(
+            (
+                "missed",
+                counts["missed"],
+                "segments may not keep the asked bound; their err says what they keep",
+            )
+        )
+    rows += [("", n, why) for why, n in sorted(outcome.reasons.items())]
+    width = max(len(f"{n:,}") for _, n, _ in rows)
+    said = [f"{name:9}  {n:>{width},}  {text}".rstrip() for name, n, text in rows]
+    return [*said, *(f"{'such as':9}  {text}" for text in outcome.examples[:3])]

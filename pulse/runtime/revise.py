@@ -1,0 +1,238 @@
+"""Revisions of a stored model: in place, whole or not at all, in this process or on Spark (semantics 7.1, 7.2).
+
+::
+
+    revisions ──by key──> files of the model that hold it ──one task each──> layers, logs, aside ──> manifest of the next version
+       the driver                  revise_work                  by the workers, in the folder          by the driver, one rename
+
+Until the manifest is renamed readers see the old version; what a killed revision left behind, the next one takes away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import parse_duration
+from pulse.core.arrays import IntArray
+from pulse.core.keys import key_texts
+from pulse.operators.fit_spec import FitSpec
+from pulse.runtime.local import in_threads
+from pulse.runtime.revise_ends import FILES, REFUSED
+from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units
+from pulse.store.errors import StoreError
+from pulse.store.files import write_table
+from pulse.store.model import ASIDE, Model
+from pulse.store.revision import RevisionWriter, begin_revision
+from pulse.store.units import Unit, units
+from pulse.stream.revisions import REASON, Revisions
+
+if TYPE_CHECKING:
+    from pulse.runtime.spark import SparkSession
+
+Progress = Callable[[int, int], None]
+COUNTS = (
+    "revisions",
+    "inserted",
+    "deleted",
+    "replaced",
+    "absorbed",
+    "patched",
+    "refitted",
+    "segments_old",
+    "segments_new",
+    "missed",
+    "aside",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a revision did. ``model``: at its version after it; ``where``: the folder of what was set aside, if anything was."""
+
+    model: Model
+    counts: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+    dry: bool = False
+    before: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version that the revision made, or the one that is there if it made none."""
+        return self.model.version
+
+    @property
+    def where(self) -> Path | None:
+        """Where the revisions lie that were set aside."""
+        return self.model.path / ASIDE if self.counts["aside"] and not self.dry else None
+
+
+def revise(
+    model: Model,
+    revisions: Revisions,
+    *,
+    aside: pa.Table | None = None,
+    keep: bool = False,
+    dry: bool = False,
+    spark: SparkSession | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Correct a stored model by revisions of its tuples.
+
+    ``aside``: rows that a reader could not make a revision of; they are kept with the others that fit nothing. ``keep``: the
+    version before, and every state between, can still be asked for. ``dry``: nothing is written.
+    """
+    if revisions.schema != model.schema:
+        raise StoreError(
+            f"{model.path}: the model is of {model.schema!r}, the revisions of {revisions.schema!r}"
+        )
+    with begin_revision(model) as writer, _drafts(model.path, writer.version) as draft:
+        job = ReviseJob(
+            target=writer.target,
+            spec=spec_of(model),
+            applied=writer.applied,
+            keep=keep,
+            dry=dry,
+            tasks=_tasks(model, revisions, draft),
+        )
+        done = list(_run(job, spark, progress))
+        return _finish(writer, done, aside, keep=keep, dry=dry)
+
+
+def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) -> Iterable[Done]:
+    numbers = list(range(len(job.tasks)))
+    if spark is None or not numbers:
+        return in_threads(lambda number: [revise_units(job, number)], numbers, progress)
+    from pulse.runtime.revise_spark import run
+
+    return run(spark, job)
+
+
+def _finish(
+    writer: RevisionWriter, done: list[Done], aside: pa.Table | None, *, keep: bool, dry: bool
+) -> Outcome:
+    """Add up, and let the new version come into being."""
+    model = writer.model
+    counts = Counter(dict.fromkeys(COUNTS, 0))
+    reasons: Counter[str] = Counter()
+    examples: list[str] = []
+    for one in done:
+        counts.update(one.counts)
+        reasons.update(one.reasons)
+        examples += one.examples
+    if aside is not None and aside.num_rows:
+        texts = aside.column(REASON).to_pylist()
+        counts.update({"revisions": len(texts), "aside": len(texts)})
+        reasons.update(reason_kind(text) for text in texts)
+        examples += list(dict.fromkeys(texts))[:3]
+    outcome = {
+        "counts": dict(counts),
+        "reasons": dict(reasons),
+        "examples": tuple(dict.fromkeys(examples))[:5],
+        "before": model.version,
+    }
+    if dry:
+        return Outcome(model, dry=True, **outcome)
+    if aside is not None and aside.num_rows:
+        writer.target.aside(aside, len(done))
+    for one in done:
+        for facts in one.facts():
+            writer.add(facts)
+        if one.log is not None:
+            writer.add_log(one.log)
+    said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
+    said[FILES] = [one.ends for one in done if one.ends is not None]
+    refused = [one.refused for one in done if one.refused]
+    if refused:
+        said[REFUSED] = refused[0]
+    return Outcome(writer.commit(said, keep=keep, tuples=sum(one.tuples for one in done)), **outcome)
+
+
+def spec_of(model: Model) -> FitSpec:
+    """What the model was asked for when it was fitted."""
+    fit = model.manifest.fit
+    if model.schema.points:
+        return FitSpec.of(model.schema, nonfinite=fit["nonfinite"])
+    return FitSpec.of(
+        model.schema,
+        error=fit["error"],
+        drift=fit["drift"],
+        degree=fit["degree"],
+        max_gap=None if fit["max_gap"] is None else parse_duration(fit["max_gap"]),
+        nonfinite=fit["nonfinite"],
+    )
+
+
+Draft = Callable[[int, pa.Table], str]
+
+
+@contextmanager
+def _drafts(folder: Path, version: int) -> Iterator[Draft]:
+    """Writes files into the model's folder that are gone at the end; and, if this is killed, with the next revision."""
+    written: list[Path] = []
+
+    def write(number: int, table: pa.Table) -> str:
+        path = folder / f"_draft-{version:03d}.{number}.tmp"
+        write_table(path, table)
+        written.append(path)
+        return path.name
+
+    try:
+        yield write
+    finally:
+        for path in written:
+            path.unlink(missing_ok=True)
+
+
+def _tasks(model: Model, revisions: Revisions, draft: Draft) -> tuple[Task, ...]:
+    """The touched units, those bound by a revision that moves a key together; each with its revisions in a file."""
+    if not len(revisions):
+        return ()
+    found = units(model, shared=False)
+    unit_of = _unit_of_rows(model, found, revisions)
+    old, new = revisions.old_rows, revisions.new_rows
+    first = unit_of[np.where(old >= 0, old, new)]
+    second = unit_of[np.where(new >= 0, new, old)]
+    group = _connected(first, second, len(found))
+    tasks = []
+    for number, one in enumerate(np.unique(group[first])):
+        elements = np.flatnonzero(group[first] == one)
+        own = np.unique(np.concatenate([first[elements], second[elements]]))
+        name = draft(number, revisions.take(elements).table)
+        tasks.append(Task(number, tuple(found[i] for i in own), name))
+    return tuple(tasks)
+
+
+def _unit_of_rows(model: Model, found: tuple[Unit, ...], revisions: Revisions) -> IntArray:
+    """Per row of the revisions, the unit that holds its key; new keys are dealt over all."""
+    if len(found) == 1:
+        return np.zeros(revisions.table.num_rows, dtype=np.int64)
+    home: dict[str, int] = {}
+    for i, unit in enumerate(found):
+        for text in keys_in(model, unit, revisions):
+            home[text] = i
+    texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
+    return np.array([home.get(text, crc32(text.encode()) % len(found)) for text in texts], dtype=np.int64)
+
+
+def _connected(a: IntArray, b: IntArray, n: int) -> IntArray:
+    """Per unit a number that is the same for units that some revision binds."""
+    parent = list(range(n))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for x, y in {(int(x), int(y)) for x, y in zip(a, b, strict=True) if x != y}:
+        parent[root(x)] = root(y)
+    return np.array([root(i) for i in range(n)], dtype=np.int64)

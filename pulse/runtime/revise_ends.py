@@ -1,0 +1,131 @@
+"""Where each key of a model ends, after revisions: what ``--append`` goes on from (:mod:`pulse.operators.fit_ends`).
+
+A fit writes ``_ends-FFF-NNNNN.parquet``. A revision that changes a key's end writes the rows that hold instead to
+``_revised-ends-VVV-NNNNN.parquet``, which the manifest's entry of that version names; a key that has no tuple left
+has one row there, of the part :data:`GONE`. The next fit writes all ends anew, so only revisions since the last one count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from pulse.core import StreamSchema
+from pulse.core.arrays import BoolArray
+from pulse.core.keys import key_ranks
+from pulse.operators.stitch import PART
+from pulse.store.errors import StoreError
+from pulse.store.files import write_table
+from pulse.store.model import ENDS, Model
+
+GONE = -1
+REVISED, MERGED = "revised", "merged"
+FILES, REFUSED = "ends_files", "append_refused"
+
+
+def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
+    """The ends of all keys, or of those that meet a condition; None where a model has none."""
+    parts = [pq.read_table(file, filters=condition) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
+    rows = pa.concat_tables(parts) if parts else None
+    for name in _revised(model):
+        rows = _laid_over(rows, pq.read_table(model.path / name, filters=condition), model.schema)
+    return rows
+
+
+def check_append(model: Model) -> None:
+    """Whether a fit can go on from where the model ends; an error says why not."""
+    for change in _since_fit(model):
+        reason = change["counts"].get(REFUSED)
+        if reason:
+            raise StoreError(f"{model.path}: --append: {reason}")
+
+
+def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table | None:
+    """The ends of these keys."""
+    condition = None
+    for name in keys.column_names:
+        own = ds.field(name).isin(keys.column(name).combine_chunks())
+        condition = own if condition is None else condition & own
+    found = read_ends(model, condition)
+    if found is None or not keys.num_columns:
+        return found
+    return found.filter(pa.array(_of_keys(found, keys, model.schema)))
+
+
+def over_ends(ends: pa.Table | None, new: pa.Table, ended: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Ends with those of some keys replaced, and those of keys that ended left out."""
+    if ends is None:
+        return new
+    names = list(schema.key_names)
+    if not names:
+        return new if new.num_rows or ended.num_rows else ends
+    keys = pa.concat_tables([new.select(names), ended.select(names)])
+    kept = ends.filter(pa.array(~_of_keys(ends, keys, schema)))
+    return pa.concat_tables([kept, new.select(ends.column_names).cast(ends.schema)])
+
+
+def write_ends(model: Model, ends: pa.Table | None, keys: pa.Table, version: int, number: int) -> str:
+    """Write the ends of these keys as they are now; the name of the file."""
+    rows = ends if ends is not None else model.schema.arrow_schema().empty_table()
+    if PART not in rows.column_names:
+        rows = rows.append_column(PART, pa.array([], pa.int8()))
+    if model.schema.key:
+        gone = keys.filter(pa.array(~_of_keys(keys, rows, model.schema)))
+    else:
+        gone = pa.table({PART: pa.nulls(0 if rows.num_rows else 1, pa.int8())})
+    if gone.num_rows:
+        columns = [
+            gone.column(field.name).cast(field.type)
+            if field.name in model.schema.key_names
+            else pa.repeat(pa.scalar(GONE, field.type), gone.num_rows)
+            if field.name == PART
+            else pa.nulls(gone.num_rows, field.type)
+            for field in rows.schema
+        ]
+        rows = pa.concat_tables([rows, pa.table(columns, schema=rows.schema)])
+    name = f"_revised-ends-{version:03d}-{number:05d}.parquet"
+    write_table(Path(model.path) / name, rows)
+    return name
+
+
+def _since_fit(model: Model) -> list[dict[str, Any]]:
+    """What was revised since the last fit or append."""
+    found: list[dict[str, Any]] = []
+    for change in model.manifest.changes:
+        if change.get("what") == REVISED:
+            found.append(change)
+        elif change.get("what") != MERGED:
+            found.clear()
+    return found
+
+
+def _revised(model: Model) -> Iterator[str]:
+    for change in _since_fit(model):
+        yield from change["counts"].get(FILES, ())
+
+
+def _laid_over(rows: pa.Table | None, new: pa.Table, schema: StreamSchema) -> pa.Table:
+    there = new.filter(pa.array(new.column(PART).to_numpy() != GONE))
+    if rows is None:
+        return there
+    if not schema.key:
+        return there if new.num_rows else rows
+    kept = rows.filter(pa.array(~_of_keys(rows, new, schema)))
+    return pa.concat_tables([kept, there.select(rows.column_names).cast(rows.schema)])
+
+
+def _of_keys(rows: pa.Table, keys: pa.Table, schema: StreamSchema) -> BoolArray:
+    """Which rows are of one of the keys."""
+    names = list(schema.key_names)
+    both = pa.concat_tables(
+        [rows.select(names).cast(keys.select(names).schema), keys.select(names)]
+    ).combine_chunks()
+    ranks = key_ranks([both.column(name).combine_chunks() for name in names], both.num_rows)
+    found: BoolArray = np.isin(ranks[: rows.num_rows], ranks[rows.num_rows :])
+    return found

@@ -1,0 +1,83 @@
+"""Revisions in whatever form they are given: files, a table, a frame, or revisions as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from pulse.core.errors import ElementError
+from pulse.datasets.changelog import from_table
+from pulse.datasets.recorded import Recorded
+from pulse.datasets.revision_readers import read_revisions
+from pulse.store.model import Model
+from pulse.stream.revisions import Revisions
+
+_PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")
+
+
+class Given(NamedTuple):
+    """Revisions, and the rows that are none, with a reason each."""
+
+    revisions: Revisions
+    aside: pa.Table | None
+
+
+def revisions_from(
+    given: Any, model: Model, *, reader: str | None, known: str | None, time_unit: str | None
+) -> Given:
+    """Revisions of a model's stream.
+
+    ``given``: paths; an Arrow table, pandas frame or Spark DataFrame with a column ``kind``; :class:`Revisions`; or
+    :class:`Recorded`. ``known`` names the column of known times.
+    """
+    schema = model.schema
+    if isinstance(given, Revisions):
+        return Given(given, None)
+    if isinstance(given, Recorded):
+        return Given(given.revisions, given.aside)
+    if _is_paths(given):
+        paths = [os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given)]
+        found = read_revisions(
+            paths,
+            schema,
+            reader=reader,
+            known=known,
+            time_unit=time_unit,
+            projection=_projection(model),
+        )
+        return Given(found.revisions, found.aside)
+    found = from_table(_as_table(given), schema, known=known, time_unit=time_unit)
+    return Given(found.revisions, found.aside)
+
+
+def _is_paths(given: Any) -> bool:
+    if isinstance(given, (str, os.PathLike)):
+        return True
+    return isinstance(given, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in given)
+
+
+def _as_table(given: Any) -> pa.Table:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    home = type(given).__module__
+    if home.startswith("pyspark."):
+        return given.toArrow()
+    if home.partition(".")[0] == "pandas" and hasattr(given, "columns"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise ElementError(
+        f"revise: expected paths, an Arrow table, a pandas frame, a Spark DataFrame or Revisions, got {type(given).__name__}"
+    )
+
+
+def _projection(model: Model) -> str | None:
+    """The projection that the model's positions are in, as its fit has noted it."""
+    for statement in model.manifest.statements:
+        found = _PROJECTION.match(statement)
+        if found:
+            return found[1]
+    return None
