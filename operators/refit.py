@@ -232,17 +232,7 @@ class _Refit:
         self.refitted_key, self.refitted_begin, self.refitted_end = runs
 
     def _broken(self) -> tuple[IntArray, IntArray, BoolArray]:
-        return broken_runs(self.found, self.held, new_blocks(self.found, self.held), self._drifts())
-
-    def _drifts(self) -> BoolArray:
-        """Per range whether its integral may differ from the truth's."""
-        ranges = self.held.ranges
-        some = np.zeros(len(ranges), dtype=bool)
-        for name, truth in self.spec.schema.modelled:
-            if truth != "samples":
-                drift = ranges.drift(name)
-                some |= np.ma.getmaskarray(drift) | (drift.filled(1.0) > 0.0)
-        return some
+        return broken_runs(self.found, self.held, new_blocks(self.found, self.held), self.spec)
 
     def _cut(self, runs: tuple[IntArray, IntArray, IntArray]) -> None:
         """Withdraw what runs and changed cells overlap; put in what is left of it, the patches, and the fits."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.instants import gaps, split, tolerances
+from pulse.kernels.knots import LINEAR
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, Pairs
 from pulse.operators.refit_patch import absorbs
@@ -96,13 +97,15 @@ def new_blocks(found: Comparison, held: Held) -> Blocks:
 
 
 def broken_runs(
-    found: Comparison, held: Held, blocks: Blocks, drifts: BoolArray
+    found: Comparison, held: Held, blocks: Blocks, spec: FitSpec
 ) -> tuple[IntArray, IntArray, BoolArray]:
     """Keys and instants of runs whose integrals no longer count from where they did, and whether only what follows is concerned.
 
-    ``drifts``: per range whether its integral may differ from the truth's. Where nothing differs, nothing has to be done.
+    Where no integral differs nothing has to be done; but a sloping truth cannot be patched without rounding, and what follows an
+    exact model has no room for it.
     """
     key, time, opened = found.break_key, found.break_time, found.opened
+    drifts, exact = _drifts(held, spec)
     covering = held.covering(key, time)
     # What begins a run now must not bring along a difference from before; the range that covers the instant bounds it.
     opens = opened & (covering >= 0) & drifts[covering] if len(drifts) else np.zeros(len(key), dtype=bool)
@@ -116,12 +119,29 @@ def broken_runs(
         before = np.where(block >= 0, blocks.before[block], before)
     joins = ~opened & (before >= 0)
     joins &= drifts[before] if len(drifts) else False
+    if len(exact):
+        joins |= ~opened & exact[covering] & (covering >= 0) & (block >= 0)
     long = (blocks.before >= 0) & (blocks.cells > MOST_EXACT)
+    cells = found.cells.take((found.cells.differs & (spec.truth == LINEAR)[:, None]).any(axis=0))
+    pairs = held.pairs(cells.key, cells.begin, cells.end)
+    rounded = np.unique(pairs.stretch[exact[pairs.segment]])
     return (
-        np.concatenate([key[opens], key[joins], blocks.key[long]]),
-        np.concatenate([time[opens], time[joins], blocks.begin[long]]),
-        np.concatenate([np.ones(opens.sum(), bool), np.zeros(joins.sum() + long.sum(), bool)]),
+        np.concatenate([key[opens], key[joins], blocks.key[long], cells.key[rounded]]),
+        np.concatenate([time[opens], time[joins], blocks.begin[long], cells.begin[rounded]]),
+        np.concatenate([np.ones(opens.sum(), bool), np.zeros(joins.sum() + long.sum() + len(rounded), bool)]),
     )
+
+
+def _drifts(held: Held, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
+    """Per range whether an integral may differ from the truth's, and whether that of a sloping truth does not at all."""
+    some, exact = np.zeros(len(held.ranges), dtype=bool), np.zeros(len(held.ranges), dtype=bool)
+    for a, (name, truth) in enumerate(spec.schema.modelled):
+        if truth != "samples":
+            drift = held.ranges.drift(name)
+            here = np.ma.getmaskarray(drift) | (drift.filled(1.0) > 0.0)
+            some |= here
+            exact |= ~here & (spec.truth[a] == LINEAR)
+    return some, exact
 
 
 def whole_runs(
