@@ -23,6 +23,7 @@ from pulse.operators.stitch import PART
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ENDS, Model
+from pulse.stream.revisions import Revisions
 
 GONE = -1
 REVISED, MERGED = "revised", "merged"
@@ -92,6 +93,22 @@ def write_ends(model: Model, ends: pa.Table | None, keys: pa.Table, version: int
     name = f"_revised-ends-{version:03d}-{number:05d}.parquet"
     write_table(Path(model.path) / name, rows)
     return name
+
+
+def touches_ends(revisions: Revisions, ends: pa.Table | None) -> bool:
+    """Whether a revision is of a key's newest tuple, or comes after it, or is of a key that has no end."""
+    schema = revisions.schema
+    if ends is None:
+        return True
+    keys = [
+        pa.concat_arrays([mine, ends.column(name).combine_chunks().cast(mine.type)])
+        for mine, name in zip(revisions.keys, schema.key_names, strict=True)
+    ]
+    n = revisions.table.num_rows
+    ranks = key_ranks(keys, n + ends.num_rows)
+    newest = np.full(int(ranks.max(initial=0)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(newest, ranks[n:], ends.column("ref").combine_chunks().view(pa.int64()).to_numpy())
+    return bool((revisions.times >= newest[ranks[:n]]).any())
 
 
 def _since_fit(model: Model) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from pulse.core.regions import Regions
 from pulse.core.time import LIMIT
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import Refitted, refit
-from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
+from pulse.runtime.revise_ends import ends_of_keys, over_ends, touches_ends, write_ends
 from pulse.runtime.revise_rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.history import TupleHistory
@@ -111,6 +111,7 @@ class _State:
         self.tuples_more = 0
         self.ends = ends_of_keys(model, _key_table(revisions))
         self.revised_ends = False
+        self.refused: str | None = None
         self._names = model.schema.arrow_schema().names
         self._base: pa.Table | None = None  # the segments of all keys, where they are read again and again
         self._withdrawn = model.schema.arrow_schema().empty_table()
@@ -131,6 +132,8 @@ class _State:
         try:
             self._apply(some, one.known, ranks, one.elements)
         except HistoryGoneError as gone:
+            if self.history.since() is None:
+                raise  # not too old: there are no tuples to refit from at all
             if len(one.elements) == 1:
                 self._set_aside(some, str(gone))
                 return
@@ -152,7 +155,12 @@ class _State:
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
-            self.history = self.history.after(done.table)
+            self.history = TupleHistory(self.model).after(Revisions.concat(self.logged).table)
+            if refitted.ends is None and touches_ends(done, self.ends):
+                self.refused = (
+                    f"version {self.job.target.version} revised tuples at the ends of keys; new data cannot go on from there: "
+                    "fit the model anew from the corrected tuples"
+                )
 
     def _note(self, refitted: Refitted, moment: _Known) -> None:
         """Take what was withdrawn and put in."""
@@ -197,7 +205,7 @@ class _State:
     def done(self) -> Done:
         """Write, and say what was written."""
         target, number = self.job.target, self.task.number
-        done = Done(counts=dict(self.counts), tuples=self.tuples_more)
+        done = Done(counts=dict(self.counts), tuples=self.tuples_more, refused=self.refused)
         if self.asides:
             aside = pa.concat_tables(self.asides)
             first = pc.not_equal(aside.column("kind"), "+U")  # of a replacement both rows are there

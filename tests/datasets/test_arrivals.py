@@ -16,7 +16,6 @@ from pulse.core.errors import UnknownColumnError
 from pulse.datasets.arrivals import late_rows, read_arrivals, split_arrivals
 
 SCHEMA = StreamSchema.of(key={"mmsi": "int64"}, time="t", modelled={"lat": "linear", "lon": "linear"})
-REAL = Path(__file__).parents[3] / "shared" / "data" / "ais_sbchannel_20180601_04.parquet"
 
 
 def reports(*rows: tuple[int, int, int | None]) -> pa.Table:
@@ -66,9 +65,8 @@ def test_lateness_as_a_loop_finds_it(rows: list[tuple[int, int]]) -> None:
     assert late_rows(ranks, times).tolist() == late
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real data are not here")
-def test_the_real_lateness() -> None:
-    got = read_arrivals(str(REAL), SCHEMA)
+def test_the_real_lateness(recorded: Path) -> None:
+    got = read_arrivals(str(recorded / "ais_sbchannel_20180601_04.parquet"), SCHEMA)
     assert got.tuples is not None
     assert got.tuples.num_rows + len(got.revisions) == 353_755
     assert len(got.revisions) == 2_059

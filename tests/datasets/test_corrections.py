@@ -17,7 +17,6 @@ from pulse.datasets.errors import DatasetError
 
 Write = Callable[[str, str | bytes], str]
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
-REAL = Path(__file__).parents[3] / "shared" / "data" / "trades_taq_xxx_corr_20180102_03.parquet"
 
 
 def trades(*rows: tuple[Any, ...]) -> pa.Table:
@@ -137,9 +136,8 @@ def test_files_without_codes_are_refused(tmp_path: Path, write: Write) -> None:
         read_corrections(write("a.csv", "symbol,t,price\nIBM,2020-01-01,1\n"), SCHEMA)
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real data are not here")
-def test_the_real_cancellation() -> None:
-    got = read_corrections(str(REAL), SCHEMA)
+def test_the_real_cancellation(recorded: Path) -> None:
+    got = read_corrections(str(recorded / "trades_taq_xxx_corr_20180102_03.parquet"), SCHEMA)
     assert got.tuples is not None
     assert (got.tuples.num_rows, len(got.revisions), got.aside.num_rows) == (77_262, 1, 0)
     (row,) = got.revisions.table.to_pylist()

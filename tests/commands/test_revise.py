@@ -1,0 +1,99 @@
+"""``pulse revise``: what it says, what it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.datasets.revision_loads import generate_load
+from pulse.store.model import Model
+from tests.commands.running import LOCAL, Run, refused
+from tests.runtime.revising import fitted, stream, wrong
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    return fitted(tmp_path, stream(60, seed=1), error=0.2)
+
+
+@pytest.fixture
+def load(tmp_path: Path, model: Model) -> Path:
+    """A file of revisions of the model, one in ten of which fits nothing, and the corrected tuples beside it."""
+    made = generate_load(stream(60, seed=1), model.schema, revisions=20, seed=3, bad=0.2)
+    assert made.bad
+    pq.write_table(made.revisions.table, tmp_path / "revisions.parquet")
+    pq.write_table(made.corrected, tmp_path / "corrected.parquet")
+    return tmp_path / "revisions.parquet"
+
+
+def test_a_model_is_corrected_in_place(run: Run, model: Model, load: Path) -> None:
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    assert (done.code, done.err) == (0, "")
+    assert "revisions  20" in done.out.replace("revisions  20 ", "revisions  20")
+    for said in (
+        "absorbed",
+        "refitted",
+        "segments",
+        "replaced by",
+        "set aside",
+        "_aside",
+        "deletion of what never was",
+    ):
+        assert said in done.out
+    assert f"version 2 of {model.path}" in done.out
+    assert wrong(pq.read_table(load.parent / "corrected.parquet"), Model(model.path)) == []
+    told = run("info", model.path)
+    assert "version" in told.out
+    assert "20 revisions" in told.out
+    facts = json.loads(run("info", model.path, "--json").out)
+    assert facts["version"] == 2
+    assert facts["revised"]["revisions"] == 20
+
+
+def test_json_and_keep(run: Run, model: Model, load: Path) -> None:
+    done = run("revise", model.path, "--revisions", load, "--keep", "--json", *LOCAL)
+    facts = json.loads(done.out)
+    assert (facts["version"], facts["version_before"], facts["dry_run"]) == (2, 1, False)
+    assert facts["counts"]["revisions"] == 20
+    assert facts["counts"]["aside"] == sum(facts["aside"]["reasons"].values()) > 0
+    assert Path(facts["aside"]["where"]).is_dir()
+    assert wrong(stream(60, seed=1), Model(model.path, version=1)) == []
+    assert "also kept: 1" in run("info", model.path).out
+
+
+def test_a_dry_run_writes_nothing(run: Run, model: Model, load: Path) -> None:
+    done = run("revise", model.path, "--revisions", load, "--dry-run", *LOCAL)
+    assert "nothing was written" in done.out
+    assert Model(model.path).version == 1
+    assert not (model.path / "_aside").exists()
+    assert "version" not in run("info", model.path).out.replace("Pulse", "")
+
+
+def test_csv_with_a_column_of_known_times(run: Run, model: Model, tmp_path: Path) -> None:
+    row = stream(60, seed=1).slice(30, 1).to_pylist()[0]
+    text = f"kind,symbol,t,price,seen\n-D,{row['symbol']},{row['t']},{row['price']},2021-01-01\n"
+    (tmp_path / "log.csv").write_text(text)
+    done = run("revise", model.path, "--revisions", tmp_path / "log.csv", "--known", "seen", "--json", *LOCAL)
+    assert json.loads(done.out)["counts"]["deleted"] == 1
+
+
+def test_refusals(run: Run, model: Model, load: Path, tmp_path: Path) -> None:
+    refused(run("revise", tmp_path / "nothing", "--revisions", load, *LOCAL), "not a stored model")
+    refused(run("revise", model.path, "--revisions", tmp_path / "none.parquet", *LOCAL), "none.parquet")
+    refused(run("revise", model.path, "--revisions", load, "--reader", "taqs", *LOCAL), "did you mean 'taq'")
+    refused(run("revise", model.path, "--revisions", load, "--known", "since", *LOCAL), "'since'")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    refused(run("revise", model.path, "--revisions", tmp_path / "other.parquet", *LOCAL), "name the reader")
+    pq.write_table(stream(10, seed=9), tmp_path / "tuples.parquet")
+    refused(run("revise", model.path, "--revisions", load, *LOCAL), "tuples.parquet")
+    assert Model(model.path).version == 1
+
+
+def test_help_has_examples(run: Run) -> None:
+    done = run("revise", "--help")
+    assert done.code == 0
+    assert "pulse revise prices --revisions corrections.parquet" in done.out
