@@ -21,34 +21,24 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
-from pulse.core.columns import Columns
 from pulse.core.instants import split
 from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
 from pulse.kernels.polynomial import evaluate
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
+from pulse.operators.window import WindowFunction
 
 FUNCTIONS = ("min", "max", "sum", "avg", "count")
 
 
 @dataclass(frozen=True)
-class PointWindow:
+class PointWindow(WindowFunction):
     """``function`` of ``argument`` over the points in windows of ``size`` microseconds, named ``output``."""
-
-    function: str
-    argument: str
-    output: str
-    size: int
-    advance: int | None = None
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
             raise OperatorError(f"window: expected one of {', '.join(FUNCTIONS)}, got '{self.function}'")
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return Columns(before.key, (self.output,), (), before.time)
 
     def segments(self, relation: Relation) -> Relation:
         """The results as segments in the closing time."""

@@ -211,16 +211,19 @@ class Session:
         parameters: Mapping[str, Any] | None = None,
         possible: bool = False,
         lineage: bool = False,
+        as_of: Any = None,
+        version: int | Mapping[str, int] | None = None,
         **more: Any,
     ) -> Answer:
         """Ask a query of stored models.
 
         ``streams`` maps the names of the query's streams to models, beside those registered. Parameters, ``:name`` in
-        the query, are given as keywords, or in ``parameters``. ``possible`` is ``WITH POSSIBLE``.
+        the query, are given as keywords, or in ``parameters``. ``possible`` is ``WITH POSSIBLE``. ``as_of`` is ``AS OF`` a time,
+        ``version`` that of a version, of all streams or by name: for streams of which the query does not say it itself.
         """
         from pulse.runtime.answer import Answer
 
-        order = self._order(query, streams, {**(parameters or {}), **more}, possible)
+        order = self._order(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
         return Answer(
             order.query.bind(order.parameters),
             order.paths,
@@ -273,8 +276,11 @@ class Session:
         streams: Mapping[str, Model | str | os.PathLike[str]] | None,
         parameters: Mapping[str, Any],
         possible: bool,
+        as_of: Any = None,
+        version: int | Mapping[str, int] | None = None,
     ) -> _Question:
         from pulse.language import parse
+        from pulse.plan.versions import read_as_of
 
         known = dict(self._streams)
         for name, model in (streams or {}).items():
@@ -282,6 +288,7 @@ class Session:
         parsed = parse(query, {name: model.schema for name, model in known.items()}, tuple(parameters))
         if possible:
             parsed = replace(parsed, possible=True)
+        parsed = read_as_of(parsed, as_of, version)
         return _Question(parsed, {name: model.stored for name, model in known.items()}, dict(parameters))
 
     def _spark_if_any(self) -> Callable[[], SparkSession] | None:

@@ -12,12 +12,12 @@ from pulse.core.expression import Parameter
 from pulse.language.aggregates import bind_aggregates, is_grouped
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder
-from pulse.language.literals import bound, duration
+from pulse.language.literals import bound, duration, moment
 from pulse.language.outputs import Outputs, bind_outputs, check_names
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
 from pulse.language.syntax import Statement
-from pulse.plan.nodes import Filter, Node, Project, Union
+from pulse.plan.nodes import Filter, Node, Project, Union, as_of
 from pulse.plan.query import Query
 
 
@@ -32,6 +32,8 @@ def bind_statement(statement: Statement, context: Context) -> Query:
     plan = _united(members, "", context.text)
     outputs = members[0].outputs
     check_names(outputs, plan.columns.modelled, context.text)
+    if statement.args.get("at") is not None:
+        plan = as_of(plan, moment(statement.args["at"], context.text))
     every = statement.args.get("every")
     return Query(
         plan,

@@ -1,20 +1,21 @@
 """The grammar of queries::
 
-statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE)*
+statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
 query     := select (UNION ALL select)*
 select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
-source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, …)*
+source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, … | moment)*
 window    := [ SIZE duration [ADVANCE duration] ]
 rule      := column = sum
+moment    := AS OF ([TIMESTAMP] text | VERSION number)
 
-Alias, window and MODEL come in any order. Words are matched whatever their case.
+Alias, window, MODEL and AS OF come in any order. Words are matched whatever their case.
 """
 
 from __future__ import annotations
 
 from sqlglot import Token, TokenType, exp
 
-from pulse.language.syntax import Amount, ErrorWithin, ModelRule, Source, Statement, StreamWindow
+from pulse.language.syntax import Amount, AsOfClause, ErrorWithin, ModelRule, Source, Statement, StreamWindow
 from pulse.language.terms import Terms
 
 _NOT_HERE = {
@@ -45,7 +46,7 @@ class Clauses(Terms):
         query = self._query()
         errors: list[ErrorWithin] = []
         every: exp.Expr | None = None
-        possible = False
+        possible, at = False, None
         while self._curr:
             token = self._curr
             if self.take_word("ERROR", "WITHIN"):
@@ -56,9 +57,13 @@ class Clauses(Terms):
                 every = self._duration("after SAMPLE EVERY")
             elif self.take_word("WITH", "POSSIBLE"):
                 possible = True
+            elif self._as_of_ahead():
+                if at is not None:
+                    raise self.error("there are two AS OF clauses for the whole query; write one", token)
+                at = self._as_of()
             else:
                 raise self._unexpected()
-        made = Statement(this=query, with_=named, errors=errors, every=every, possible=possible)
+        made = Statement(this=query, with_=named, errors=errors, every=every, possible=possible, at=at)
         return self.since(made, start)
 
     def _unexpected(self, instead: str = "") -> Exception:
@@ -73,7 +78,7 @@ class Clauses(Terms):
             )
         if instead:
             return self.error(f"{instead} {self.here()}")
-        clauses = "join, where, group by, having, union all, error within, sample every, with possible"
+        clauses = "join, where, group by, having, union all, error within, sample every, with possible, as of"
         return self.error(f"did not expect {self.here()} here; what may follow are: {clauses}")
 
     # -- queries --------------------------------------------------------------------------------------------
@@ -103,6 +108,10 @@ class Clauses(Terms):
             clause = f"{self.word()} {self.word(1)}"
             raise self.error(
                 f"{clause} speaks of the whole answer; write it at the end of the outermost query"
+            )
+        if self._as_of_ahead():
+            raise self.error(
+                "AS OF of a query in parentheses is written behind them: (select …) as of '2018-01-03' as name"
             )
         if not self.is_type(TokenType.R_PAREN) and self._curr:
             raise self._unexpected()
@@ -224,6 +233,9 @@ class Clauses(Terms):
             if self.is_type(TokenType.L_BRACKET):
                 self._once(made, "window")
                 made.set("window", self._window())
+            elif self._as_of_ahead():
+                self._once(made, "at")
+                made.set("at", self._as_of())
             elif self._model_ahead():
                 self._once(made, "models")
                 made.set("models", self._models())
@@ -236,7 +248,9 @@ class Clauses(Terms):
 
     def _once(self, source: Source, part: str) -> None:
         if source.args.get(part) is not None:
-            what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias"}[part]
+            what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias", "at": "an AS OF"}[
+                part
+            ]
             raise self.error(f"this stream has {what} already")
 
     def _clause_ahead(self, by: int = 0) -> bool:
@@ -267,6 +281,43 @@ class Clauses(Terms):
             if not (self.is_type(TokenType.COMMA) and self._rule_ahead(1)):
                 return rules
             self._advance()
+
+    # -- versions -------------------------------------------------------------------------------------------
+
+    def _as_of_ahead(self) -> bool:
+        """Whether AS OF begins here; ``as of`` before anything else gives an alias."""
+        if (self.word(), self.word(1)) != ("AS", "OF"):
+            return False
+        named = self.word(2) in ("VERSION", "TIMESTAMP") and not self.is_type(TokenType.DOT, 3)
+        kinds = TokenType.STRING, TokenType.COLON, TokenType.NUMBER
+        return named or any(self.is_type(kind, 2) for kind in kinds)
+
+    def _as_of(self) -> AsOfClause:
+        start = self._start()
+        self._advance(2)
+        if self.take_word("VERSION"):
+            return self.since(AsOfClause(version=self._version()), start)
+        self.take_word("TIMESTAMP")
+        if self.is_type(TokenType.COLON):
+            return self.since(AsOfClause(time=self.parameter()), start)
+        begin = self._start()
+        if not self._match(TokenType.STRING):
+            raise self.error(f"expected a time such as '2018-01-03 10:00', or version 3, after AS OF, got {self.here()}")
+        text = self._prev.text
+        time = self.since(exp.Literal(this=text, is_string=True), begin)
+        return self.since(AsOfClause(time=time), start)
+
+    def _version(self) -> exp.Expr:
+        if self.is_type(TokenType.COLON):
+            return self.parameter()
+        start = self._start()
+        if not (self.is_type(TokenType.NUMBER) and self._curr.text.isdigit() and int(self._curr.text) > 0):
+            raise self.error(
+                f"expected the number of a version, from 1 on, after AS OF VERSION, got {self.here()}"
+            )
+        self._advance()
+        text = self._prev.text
+        return self.since(exp.Literal(this=text, is_string=False), start)
 
     # -- windows, durations, bounds -------------------------------------------------------------------------
 

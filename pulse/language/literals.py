@@ -11,7 +11,7 @@ from pulse.core.errors import PulseError
 from pulse.core.expression import Parameter
 from pulse.core.time import parse_duration, parse_instant
 from pulse.language.errors import wrong
-from pulse.plan.nodes import Duration
+from pulse.plan.nodes import AsOf, Duration
 
 
 def number(node: exp.Literal, text: str) -> float | int:
@@ -42,6 +42,17 @@ def duration(node: exp.Expr, text: str) -> Duration:
         return parse_duration(str(node.this))
     except PulseError as e:
         raise wrong(str(e), text, node) from None
+
+
+def moment(node: exp.Expr, text: str) -> AsOf:
+    """A version, or a point in time, or the parameter that stands for either."""
+    version, time = node.args.get("version"), node.args.get("time")
+    if version is not None:
+        number = isinstance(version, exp.Literal)
+        return AsOf(version=int(version.this) if number else Parameter(str(version.this)))
+    if isinstance(time, exp.Placeholder):
+        return AsOf(time=Parameter(str(time.this)))
+    return AsOf(time=instant(str(time.this), text, time))
 
 
 def bound(node: exp.Expr, text: str) -> ErrorBound | Parameter:

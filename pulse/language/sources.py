@@ -10,11 +10,11 @@ from sqlglot import exp
 from pulse.core.expression import TRUE, Column, Comparison, Expression, all_of, columns_of, conjuncts
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder, bare, flat
-from pulse.language.literals import duration
+from pulse.language.literals import duration, moment
 from pulse.language.models import bind_models
 from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
 from pulse.language.syntax import Source, StreamWindow
-from pulse.plan.nodes import Duration, Filter, Join, Node, Scan
+from pulse.plan.nodes import Duration, Filter, Join, Node, Scan, as_of
 
 Subquery = Callable[[exp.Expr, Context, str], Bound]
 """Binds a query under an alias: :func:`pulse.language.bind.bind_subquery`, handed down as it needs this module."""
@@ -63,7 +63,7 @@ def _source(source: Source, context: Context, subquery: Subquery, place: int) ->
     if named is not None:
         bound = subquery(named.query, named.context, alias)
     elif isinstance(this, exp.Identifier):
-        return replace(_scan(source, context, alias_node), window=window)
+        return _moved(replace(_scan(source, context, alias_node), window=window), source, context)
     else:
         bound = subquery(this, context, alias)
     if rules:
@@ -72,7 +72,13 @@ def _source(source: Source, context: Context, subquery: Subquery, place: int) ->
             context.text,
             rules[0],
         )
-    return replace(bound, window=window)
+    return _moved(replace(bound, window=window), source, context)
+
+
+def _moved(bound: Bound, source: Source, context: Context) -> Bound:
+    """Read as of when the source says, where it does not say so further within."""
+    at = source.args.get("at")
+    return bound if at is None else replace(bound, node=as_of(bound.node, moment(at, context.text)))
 
 
 def _scan(source: Source, context: Context, alias_node: exp.Expr | None) -> Bound:

@@ -23,9 +23,21 @@ class Amount(exp.Expression):
 
 
 class Source(exp.Expression):
-    """What stands in FROM: a stream's name or a query, with alias, window and MODEL rules."""
+    """What stands in FROM: a stream's name or a query, with alias, window, MODEL rules and as of when it is read."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "window": False, "models": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "alias": False,
+        "window": False,
+        "models": False,
+        "at": False,
+    }
+
+
+class AsOfClause(exp.Expression):
+    """``AS OF '2018-01-03 10:00'`` or ``AS OF VERSION 3``: a literal or placeholder, as ``time`` or ``version``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"time": False, "version": False}
 
 
 class ModelRule(exp.Expression):
@@ -49,4 +61,5 @@ class Statement(exp.Expression):
         "errors": False,
         "every": False,
         "possible": False,
+        "at": False,
     }

@@ -18,6 +18,7 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Column, Constant, Expression, Parameter
 from pulse.core.schema import Role
+from pulse.core.time import format_instant
 
 FUNCTIONS = ("min", "max", "sum", "avg")
 
@@ -71,6 +72,23 @@ class Node:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class AsOf:
+    """As what a stored stream is read: a version of its model, or as it was known at a time (microseconds); one of the two."""
+
+    version: int | Parameter | None = None
+    time: int | Parameter | None = None
+
+    def __str__(self) -> str:
+        if self.version is not None:
+            return f"as of version {self.version}"
+        return (
+            f"as of {self.time}"
+            if isinstance(self.time, Parameter)
+            else f"as of '{format_instant(self.time or 0)}'"
+        )
+
+
 @_node
 class Scan(Node):
     """A stored stream, its attributes named ``alias.attribute``.
@@ -78,7 +96,8 @@ class Scan(Node):
     ``stored`` are all attributes by their own names; ``attributes`` those (modelled or unmodelled) that are read, None for all.
     Only what lies in ``[start, end)`` (microseconds) is read, and only keys for which ``keys`` (a predicate over
     ``alias.key`` columns) holds. ``models`` is the MODEL clause: attribute (own name) and its expression, over
-    ``alias.attribute`` columns and :class:`~pulse.core.expression.Elapsed`.
+    ``alias.attribute`` columns and :class:`~pulse.core.expression.Elapsed`. ``at`` is the AS OF clause; without it the stream is
+    read as it is now.
     """
 
     stream: str
@@ -89,6 +108,7 @@ class Scan(Node):
     start: int | None = None
     end: int | None = None
     keys: Expression = TRUE
+    at: AsOf | None = None
 
     @cached_property
     def columns(self) -> Columns:
@@ -321,6 +341,20 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for one in node.inputs:
         yield from walk(one)
+
+
+def as_of(node: Node, at: AsOf) -> Node:
+    """The plan with all streams read so that do not say themselves as of when.
+
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> as_of(Join(scan, as_of(scan, AsOf(version=2))), AsOf(version=5)).right.at
+    AsOf(version=2, time=None)
+    """
+
+    def change(one: Node) -> Node:
+        return replace(one, at=at) if isinstance(one, Scan) and one.at is None else one
+
+    return transform(node, change)
 
 
 def scans(node: Node) -> tuple[Scan, ...]:

@@ -108,6 +108,8 @@ def _parameters(value: Any) -> Any:
         yield from _parameters((value.reach, value.window))
     elif isinstance(value, nodes.Grid):
         yield from _parameters((value.reach, value.bucket, value.margin))
+    elif isinstance(value, nodes.AsOf):
+        yield from _parameters((value.version, value.time))
     elif isinstance(value, tuple):
         for one in value:
             yield from _parameters(one)
@@ -163,9 +165,28 @@ def _replaced(value: Any, values: Mapping[str, Any], duration: str) -> Any:
             bucket=_duration(value.bucket, values, "bucket"),
             margin=tuple(_duration(one, values, "window size") for one in value.margin),
         )
+    if isinstance(value, nodes.AsOf):
+        return _as_of(value, values)
     if isinstance(value, tuple):
         return tuple(_replaced(one, values, duration) for one in value)
     return value
+
+
+def _as_of(at: nodes.AsOf, values: Mapping[str, Any]) -> nodes.AsOf:
+    """With its version or time given."""
+    if isinstance(at.version, Parameter):
+        given = values[at.version.name]
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise ParameterError(
+                f"query: parameter :{at.version.name}: expected the number of a version, from 1 on, got {given!r}"
+            )
+        return nodes.AsOf(version=given)
+    if isinstance(at.time, Parameter):
+        try:
+            return nodes.AsOf(time=parse_instant(values[at.time.name]))
+        except PulseError as problem:
+            raise ParameterError(f"query: parameter :{at.time.name}: {problem}") from None
+    return at
 
 
 def _constant(parameter: Parameter, values: Mapping[str, Any]) -> Constant:

@@ -75,6 +75,8 @@ def line(node: Node) -> str:
 
 def _scan(node: Scan) -> str:
     text = f"Scan {node.stream} as {node.alias}"
+    if node.at is not None:
+        text += f" {node.at}"
     if node.attributes is not None:
         text += f" ({', '.join(node.attributes)})"
     if node.start is not None:

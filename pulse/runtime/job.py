@@ -12,12 +12,12 @@ import pyarrow as pa
 from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.core.expression import TRUE, Constant, Expression
+from pulse.core.expression import TRUE, Constant, Expression, Parameter
 from pulse.operators.grid import ResolvedGrid, cell_size
 from pulse.operators.summary import schema as summary_schema
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
-from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, walk
+from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, transform, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.symmetry import same_but_for_names
@@ -142,11 +142,30 @@ def prepare(
         raise RateError(
             "query: tuples of a selective query need a rate; end it with SAMPLE EVERY 1 s, or ask for segments (--segments)"
         )
+    query, paths = at_versions(query, paths)
     plan = place_exchanges(optimise(query.plan))
     used = {scan.stream for scan in scans(plan)}
     pinned = {name: Stored.of(paths[name]).pinned() for name in sorted(used)}
     job = Job(replace(query, plan=plan), pinned, rate, lineage, summary)
     return replace(job, grids=_grids(plan, job.paths))
+
+
+def at_versions(query: Query, paths: Mapping[str, str | Stored]) -> tuple[Query, dict[str, Stored]]:
+    """The query with every stream under a name of its own for each moment that it is read as of, and where those are stored."""
+    found = {name: Stored.of(path) for name, path in paths.items()}
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Scan) or node.at is None:
+            return node
+        version, time = node.at.version, node.at.time
+        assert not isinstance(version, Parameter)
+        assert not isinstance(time, Parameter)
+        name = f"{node.stream} {node.at}"
+        here = found[node.stream]
+        found[name] = Stored(here.path, version or (here.version if time is None else None), time)
+        return replace(node, stream=name, at=None)
+
+    return replace(query, plan=transform(query.plan, change)), found
 
 
 def _grids(plan: Node, paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:

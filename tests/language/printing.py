@@ -27,6 +27,11 @@ STREAMS = {
 }
 """Ticks, vessels, the streams of Fig. 1, and those of the alias join, called R and T here."""
 
+POINTS = {
+    "trades": StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "samples"}, points=True)
+}
+"""A stream that is kept as points."""
+
 
 def printed(query: Query) -> str:
     """The whole query."""
@@ -48,7 +53,8 @@ def _node(node: Node) -> str:
     match node:
         case Scan():
             models = "".join(f" model {name} = {value}" for name, value in node.models)
-            return f"scan {node.stream} as {node.alias}{models}"
+            at = "" if node.at is None else f" {node.at}"
+            return f"scan {node.stream} as {node.alias}{at}{models}"
         case Filter():
             return f"filter {node.predicate}"
         case Project():

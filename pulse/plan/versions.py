@@ -1,0 +1,53 @@
+"""As of when a query reads its streams, where that is said beside its text (semantics 7; AS OF)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pulse.core.time import parse_instant
+from pulse.plan.nodes import AsOf, Node, PlanError, Scan, as_of, scans, transform
+from pulse.plan.query import Query
+
+
+def read_as_of(query: Query, time: Any, version: int | Mapping[str, int] | None) -> Query:
+    """The query with its streams read as of a time, or of a version for all of them or by stream.
+
+    Streams of which the query says it itself stay as they are. A time is a text, a datetime or microseconds since the epoch.
+
+    >>> from pulse.core.columns import Columns
+    >>> query = Query(Scan("S", "S", Columns((), ("x",))), ("x",))
+    >>> read_as_of(query, None, {"S": 2}).plan.at
+    AsOf(version=2, time=None)
+    """
+    if time is None and version is None:
+        return query
+    if time is not None and version is not None:
+        raise PlanError("query: as of a time, or of a version; say one of them")
+    if time is not None:
+        instant = time if isinstance(time, int) and not isinstance(time, bool) else parse_instant(time)
+        return replace(query, plan=as_of(query.plan, AsOf(time=instant)))
+    if isinstance(version, Mapping):
+        known = {scan.stream for scan in scans(query.plan)}
+        for name, one in version.items():
+            if name not in known:
+                raise PlanError(
+                    f"query: version of '{name}': it reads {', '.join(sorted(known))}; name one of these"
+                )
+            checked(one)
+        return replace(query, plan=transform(query.plan, lambda node: _at(node, version)))
+    return replace(query, plan=as_of(query.plan, AsOf(version=checked(version))))
+
+
+def checked(version: Any) -> int:
+    """The number of a version."""
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise PlanError(f"query: expected the number of a version, from 1 on, got {version!r}")
+    return version
+
+
+def _at(node: Node, version: Mapping[str, int]) -> Node:
+    if isinstance(node, Scan) and node.at is None and node.stream in version:
+        return replace(node, at=AsOf(version=version[node.stream]))
+    return node
