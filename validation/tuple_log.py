@@ -7,7 +7,7 @@ writes only what is new. Small neighbours are put together, so there are few.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from pulse.core.schema import StreamSchema
 from pulse.operators.tuples import KeyCodes, encode_keys, times
 
 Key = tuple[object, ...]
+NEW = -1
 _LARGE = 1 << 16  # rows from which on a chunk is left as it is
 
 
@@ -32,6 +33,7 @@ class Chunk:
     t: IntArray
     order: IntArray
     arrived: IntArray
+    number: int = NEW  # under which it was put away
 
     @classmethod
     def of(cls, schema: StreamSchema, table: pa.Table, arrived: IntArray) -> Chunk:
@@ -42,7 +44,7 @@ class Chunk:
         return len(self.t)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("schema", "table", "t", "order", "arrived")
+        names = ("schema", "table", "t", "order", "arrived", "number")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
@@ -72,22 +74,38 @@ class Chunk:
         """Some rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         table = self.table.take(pa.array(at)).combine_chunks()
-        return replace(self, table=table, t=self.t[at], order=self.order[at], arrived=self.arrived[at])
+        t, order, arrived = self.t[at], self.order[at], self.arrived[at]
+        return Chunk(self.schema, table, t, order, arrived)
 
     @classmethod
     def concat(cls, parts: Sequence[Chunk]) -> Chunk:
         """One after the other."""
-        return replace(
-            parts[0],
-            table=pa.concat_tables([part.table for part in parts]).combine_chunks(),
-            t=np.concatenate([part.t for part in parts]),
-            order=np.concatenate([part.order for part in parts]),
-            arrived=np.concatenate([part.arrived for part in parts]),
+        return cls(
+            parts[0].schema,
+            pa.concat_tables([part.table for part in parts]).combine_chunks(),
+            np.concatenate([part.t for part in parts]),
+            np.concatenate([part.order for part in parts]),
+            np.concatenate([part.arrived for part in parts]),
         )
 
     def in_time(self) -> Chunk:
         """By time, and at one instant by place."""
         return self.take(np.lexsort((self.order, self.t)))
+
+
+class Shelved(NamedTuple):
+    """A chunk that was put away: how many rows it has, and its earliest instant."""
+
+    number: int
+    rows: int
+    first: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+Shelf = Callable[[int], Chunk]
+"""Gives a chunk that was put away under a number."""
 
 
 class Found(NamedTuple):
@@ -99,18 +117,24 @@ class Found(NamedTuple):
 
 @dataclass
 class TupleLog:
-    """The log of one stream, or of one part of its keys."""
+    """The log of one stream, or of one part of its keys. Chunks may lie elsewhere until they are needed (``shelf``)."""
 
     schema: StreamSchema
     columns: pa.Schema  # of the tables
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[Chunk | Shelved] = field(default_factory=list)
+    shelf: Shelf | None = None
+    away: set[int] = field(default_factory=set)  # the numbers of all chunks that lie elsewhere
+    numbered: int = 0
 
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "shelf": None}
+
     def copied(self) -> TupleLog:
         """A log of its own with the same chunks."""
-        return replace(self, chunks=list(self.chunks))
+        return replace(self, chunks=list(self.chunks), away=set(self.away))
 
     def append(self, chunk: Chunk) -> None:
         """Take rows in; small chunks at the end are made one."""
@@ -118,19 +142,22 @@ class TupleLog:
             return
         self.chunks.append(chunk)
         while len(self.chunks) > 1 and len(self.chunks[-2]) <= 2 * len(self.chunks[-1]) < 2 * _LARGE:
-            last = self.chunks.pop()
-            self.chunks[-1] = Chunk.concat([self.chunks[-1], last])
+            last = self._loaded(self.chunks.pop())
+            self.chunks[-1] = Chunk.concat([self._loaded(self.chunks[-1]), last])
 
     def of_keys(self, keys: Sequence[Key]) -> Found:
         """All rows of some keys."""
-        places = tuple(chunk.rows_of(keys) for chunk in self.chunks)
-        parts = [chunk.take(rows) for chunk, rows in zip(self.chunks, places, strict=True) if len(rows)]
+        self.chunks = [self._loaded(chunk) for chunk in self.chunks]
+        there = list(self._here())
+        places = tuple(chunk.rows_of(keys) for chunk in there)
+        parts = [chunk.take(rows) for chunk, rows in zip(there, places, strict=True) if len(rows)]
         return Found(Chunk.concat(parts) if parts else self._nothing(), places)
 
     def correct(self, found: Found, stays: BoolArray, added: Chunk) -> None:
         """Of the rows found keep those that stay, and append others."""
-        begin, kept = 0, []
-        for chunk, rows in zip(self.chunks, found.places, strict=True):
+        begin = 0
+        kept: list[Chunk | Shelved] = []
+        for chunk, rows in zip(self._here(), found.places, strict=True):
             gone = rows[~stays[begin : begin + len(rows)]]
             begin += len(rows)
             if len(gone):
@@ -144,17 +171,47 @@ class TupleLog:
 
     def leave(self, before: int) -> Chunk:
         """Let go of the rows before an instant: these, in time."""
-        gone, kept = [], []
-        for chunk in self.chunks:
-            if chunk.first >= before:
-                kept.append(chunk)
+        gone = []
+        kept: list[Chunk | Shelved] = []
+        for one in self.chunks:
+            if one.first >= before:
+                kept.append(one)
                 continue
+            chunk = self._loaded(one)
             old = chunk.t < before
             gone.append(chunk.take(old))
             if not old.all():
                 kept.append(chunk.take(~old))
         self.chunks = kept
         return Chunk.concat(gone).in_time() if gone else self._nothing()
+
+    # -- elsewhere ----------------------------------------------------------------------------------------
+
+    def put_away(self) -> tuple[dict[int, Chunk], set[int]]:
+        """Chunks to be kept elsewhere from now on, by number, and the numbers of those that are no longer needed there."""
+        new: dict[int, Chunk] = {}
+        for i, chunk in enumerate(self.chunks):
+            if isinstance(chunk, Shelved):
+                continue
+            number = chunk.number
+            if number == NEW:
+                number, self.numbered = self.numbered, self.numbered + 1
+                new[number] = replace(chunk, number=number)
+            self.chunks[i] = Shelved(number, len(chunk), chunk.first)
+        needed = {chunk.number for chunk in self.chunks}
+        gone, self.away = self.away - needed, needed
+        return new, gone
+
+    def _loaded(self, chunk: Chunk | Shelved) -> Chunk:
+        if isinstance(chunk, Chunk):
+            return chunk
+        assert self.shelf is not None
+        return self.shelf(chunk.number)
+
+    def _here(self) -> Iterator[Chunk]:
+        for chunk in self.chunks:
+            assert isinstance(chunk, Chunk)
+            yield chunk
 
     def _nothing(self) -> Chunk:
         none = np.zeros(0, np.int64)

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.predictive_revisions import kept_behind, updates_of
 from pulse.runtime.predictive_state import (
     TALLY,
     UPDATES,
@@ -25,6 +26,7 @@ from pulse.runtime.predictive_state import (
 )
 from pulse.runtime.predictor import Emission, Predictor, Tally
 from pulse.runtime.spread import PlaceSolver, Spread, Whereabouts
+from pulse.validation.history import History
 
 
 def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> Spread | None:
@@ -45,18 +47,24 @@ class Scattering(Validating):
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Validate the bucket's tuples and say where their keys are."""
         before, whereabouts = kept or (None, Whereabouts())
-        validators, updates, out = self.validated(place, before, rows)
+        validators, taken, out = self.validated(place, before, rows)
         now = validators[1]
-        for stream, one in updates.items():
-            for to, (relation, told) in whereabouts.take(self.spread, stream, one).items():
+        for stream, one in taken.items():
+            for to, (relation, told) in whereabouts.take(
+                self.spread, stream, one.updates, one.revised
+            ).items():
                 said = place, Parcel(0, place, relation).pack(), told
                 out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(said)))
         if now is not None:
-            whereabouts.forget(self.spread, self.watermark(now))
+            whereabouts.forget(self.spread, self.watermark(now) - kept_behind(self.predictor))
         # Counted here: an update may go to several places.
-        count = Tally(updates=sum(map(len, updates.values())))
+        count = Tally(updates=sum(map(len, updates_of(taken).values())))
         out.append(row(1 + place, TALLY, now=now, tally=count))
         return (validators, whereabouts), out
+
+    def histories(self, kept: Any) -> dict[str, History]:
+        """With the validators."""
+        return {} if kept is None else super().histories(kept[0])
 
 
 class Pairing(Keeping):
@@ -86,5 +94,5 @@ class Pairing(Keeping):
         now = max([one["now"] for one in mine] + ([] if now is None else [now]))
         tally = Tally(solves=solved.solved, results=solved.results, changes=len(solved.changes))
         out += emitted(place, Emission(solved.changes.table, {}, tally), now)
-        solver.advance(self.watermark(now))
+        solver.advance(self.watermark(now) - kept_behind(self.predictor))
         return (solver.state, solver.ranges, now), out

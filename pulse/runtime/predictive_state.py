@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,22 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pulse.core.errors import PulseError
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.predictive_revisions import (
+    forget,
+    histories_of,
+    kept_behind,
+    packed,
+    solve,
+    take,
+    unpacked,
+    updates_of,
+)
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
 from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
+from pulse.validation.history import History, Taken
 from pulse.validation.needs import PACE
+from pulse.validation.tuple_log import Chunk
 from pulse.validation.validator import Counts, Validator
 
 VERSION = 2
@@ -131,10 +143,11 @@ def unpacked_table(payload: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, str]) -> dict[str, pa.Table]:
+def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, str | None]) -> dict[str, pa.Table]:
     """The tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
 
-    Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times.
+    Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times; where
+    revisions are among it (no time is given), it stays as the partitions have it.
     """
     rows = [row for frame in frames for row in frame.itertuples(index=False)]
     rows.sort(key=lambda row: (row.modified, row.origin, row.block, row.number))
@@ -147,7 +160,7 @@ def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, str]) -> dict[st
     for name, time in times.items():
         if name in parts:
             table = pa.concat_tables(parts[name]).combine_chunks()
-            found[name] = table if of_files[name] else table.sort_by(time)
+            found[name] = table if of_files[name] or time is None else table.sort_by(time)
     return found
 
 
@@ -234,24 +247,49 @@ class Keeping(StatefulProcessor):
         self.predictor, self.lateness = predictor, lateness
 
     @property
-    def times(self) -> dict[str, str]:
-        """The time attributes of the streams."""
-        return {name: spec.schema.time for name, spec in self.predictor.specs.items()}
+    def times(self) -> dict[str, str | None]:
+        """The time attributes of the streams; None where revisions are among the tuples."""
+        told = {name for name, one in self.predictor.retentions.items() if one.kind is not None}
+        return {
+            name: None if name in told else spec.schema.time for name, spec in self.predictor.specs.items()
+        }
 
     def init(self, handle: Any) -> None:
-        """Open the state."""
+        """Open the state; tuples that may be revised lie beside it, so that a batch writes only what is new of them."""
         self._kept = handle.getValueState("kept", "payload binary")
+        if self.predictor.retentions:
+            self._logs = handle.getMapState("log", "stream string, number long", "payload binary")
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Spark's call: the rows of one place in one micro-batch."""
         kept = unpack_state(bytes(self._kept.get()[0])) if self._kept.exists() else None
+        for stream, history in self.histories(kept).items():
+            history.log.shelf = self._shelf(stream)
         kept, out = self.work(int(key[0]), kept, rows)
+        for stream, history in self.histories(kept).items():
+            new, gone = history.log.put_away()
+            for number, chunk in new.items():
+                self._logs.updateValue((stream, number), (pack_state(chunk),))
+            for number in gone:
+                self._logs.removeKey((stream, number))
         if kept is not None:
             self._kept.update((pack_state(kept),))
         if out:
             yield pd.DataFrame(out)
+
+    def _shelf(self, stream: str) -> Callable[[int], Chunk]:
+        def chunk(number: int) -> Chunk:
+            found = unpack_state(bytes(self._logs.getValue((stream, number))[0]))
+            assert isinstance(found, Chunk)
+            return found
+
+        return chunk
+
+    def histories(self, kept: Any) -> dict[str, History]:
+        """The histories in what is kept, by stream."""
+        return {}
 
     def close(self) -> None:
         """Nothing is open."""
@@ -272,7 +310,8 @@ class Predicting(Keeping):
         """Push the bucket's tuples."""
         prediction = Prediction(self.predictor)
         if kept is not None:
-            prediction.validators, prediction.state, prediction.allotted, prediction.now = kept
+            prediction.validators, prediction.state, prediction.allotted, prediction.now, *more = kept
+            prediction.histories = more[0] if more else prediction.histories
         tuples = arrived(rows, self.times)
         now = newest(tuples, self.predictor, prediction.now)
         emission = prediction.push(tuples)
@@ -280,7 +319,12 @@ class Predicting(Keeping):
         if prediction.now is not None:
             prediction.advance(self.watermark(prediction.now))
         out = emitted(place, emission, prediction.now)
-        return (prediction.validators, prediction.state, prediction.allotted, prediction.now), out
+        known = (prediction.validators, prediction.state, prediction.allotted, prediction.now)
+        return (*known, prediction.histories) if prediction.histories else known, out
+
+    def histories(self, kept: Any) -> dict[str, History]:
+        """They come last, where there are any."""
+        return dict(kept[4]) if kept is not None and len(kept) > 4 else {}
 
 
 class Validating(Keeping):
@@ -292,37 +336,46 @@ class Validating(Keeping):
 
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Validate the bucket's tuples."""
-        kept, updates, out = self.validated(place, kept, rows)
-        validators, now, _ = kept
-        for stream, one in updates.items():
-            said = (place, Parcel(0, place, one).pack(), self._rates(validators[stream]))
+        kept, taken, out = self.validated(place, kept, rows)
+        validators, now, *_ = kept
+        for stream, one in taken.items():
+            parcel = Parcel(0, place, one.updates).pack()
+            said = (place, parcel, self._rates(validators[stream]), packed(one.revised))
             out.append(row(0, UPDATES, stream=stream, now=now, payload=pack_state(said)))
         return kept, out
 
+    def histories(self, kept: Any) -> dict[str, History]:
+        """They come last, where there are any."""
+        return dict(kept[3]) if kept is not None and len(kept) > 3 else {}
+
     def validated(
         self, place: int, kept: Any, rows: Iterator[pd.DataFrame]
-    ) -> tuple[Any, dict[str, Relation], list[dict[str, Any]]]:
-        """What is kept of the bucket's validators, their updates by stream, and rows with all else, the figures among them."""
+    ) -> tuple[Any, dict[str, Taken], list[dict[str, Any]]]:
+        """What is kept of the bucket's validators, what they made of tuples, and rows with all else, the figures among them."""
         specs = self.predictor.specs
-        validators, now, bound = kept or ({name: Validator(spec) for name, spec in specs.items()}, None, -1)
+        validators, now, bound, *more = kept or (
+            {name: Validator(spec) for name, spec in specs.items()},
+            None,
+            -1,
+        )
+        histories = more[0] if more else histories_of(self.predictor)
         bound = self._take_bounds(validators, bound)
         counts, out, tally = Counts(), [], Tally()
         tuples = arrived(rows, self.times)
         now = newest(tuples, self.predictor, now)
-        updates: dict[str, Relation] = {}
-        for stream, table in tuples.items():
-            pushed = validators[stream].push(table)
-            counts.add(pushed.counts)
-            if pushed.aside is not None and pushed.aside.num_rows:
-                tally.aside += pushed.aside.num_rows
-                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(pushed.aside)))
-            updates[stream] = pushed.updates
+        taken = take(validators, histories, tuples)
+        for stream, one in taken.items():
+            counts.add(one.counts)
+            tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
+            if one.aside is not None and one.aside.num_rows:
+                tally.aside += one.aside.num_rows
+                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(one.aside)))
         if now is not None:
-            for validator in validators.values():
-                validator.forget(self.watermark(now) - self.predictor.standing.radius)
+            forget(self.predictor, validators, histories, self.watermark(now))
         tally.tuples, tally.validated, tally.violations = counts.tuples, counts.validated, counts.violated
         out.append(row(1 + place, TALLY, now=now, tally=tally))
-        return (validators, now, bound), updates, out
+        known = (validators, now, bound)
+        return (*known, histories) if histories else known, taken, out
 
     def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
         if self.bounds is None or not self.predictor.bounds:
@@ -346,13 +399,17 @@ class Solver(Prediction):
         super().__init__(predictor)
         self.rates: dict[Told, Rates] = {}
 
-    def take(self, updates: Mapping[str, Relation], rates: Mapping[Told, Rates]) -> Emission:
-        """What updates change."""
+    def take(self, told: Mapping[str, Taken], rates: Mapping[Told, Rates]) -> Emission:
+        """What updates and revisions change."""
         assert self.state is not None
         self.rates.update(rates)
         columns = self.predictor.standing.columns
-        updates = {name: updates.get(name, Relation.empty(columns[name])) for name in self.predictor.specs}
-        self.state, solved = self.predictor.standing.update(self.state, updates)
+        taken = {
+            name: told.get(name, Taken(Relation.empty(columns[name]), None, Counts(), None))
+            for name in self.predictor.specs
+        }
+        updates = updates_of(taken)
+        self.state, solved = solve(self.predictor.standing, self.state, taken)
         rows = sum(len(one) for one in updates.values())
         if rows:
             self._flow_back(updates)
@@ -402,17 +459,21 @@ class Solving(Keeping):
         if emission.tally.updates and solver.allotted:
             out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(solver.allotted)))
         assert solver.state is not None
-        solver.state = self.predictor.standing.advance(solver.state, self.watermark(solver.now))
+        oldest = self.watermark(solver.now) - kept_behind(self.predictor)
+        solver.state = self.predictor.standing.advance(solver.state, oldest)
         return (solver.state, solver.allotted, solver.now, solver.rates), out
 
-    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Relation], dict[Told, Rates]]:
-        """Updates by stream, those of a bucket after the other, and what the buckets say of their keys."""
+    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Taken], dict[Told, Rates]]:
+        """What was taken by stream, that of a bucket after the other, and what the buckets say of their keys."""
         parts = sorted(
             ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in rows), key=lambda one: one[:2]
         )
-        updates: dict[str, list[Relation]] = {}
-        for stream, _, payload, _ in parts:
+        taken: dict[str, Taken] = {}
+        for stream in dict.fromkeys(one[0] for one in parts):
+            mine = [one for one in parts if one[0] == stream]
             columns = self.predictor.standing.columns[stream]
-            updates.setdefault(stream, []).append(Parcel.unpack(0, 0, payload, columns).relation)
-        rates = {(stream, place): said for stream, place, _, said in parts if said is not None}
-        return {stream: Relation.concat(some) for stream, some in updates.items()}, rates
+            updates = [Parcel.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
+            revised = unpacked([one[4] for one in mine], self.predictor.standing, stream)
+            taken[stream] = Taken(Relation.concat(updates), revised, Counts(), None)
+        rates = {(stream, place): said for stream, place, _, said, _ in parts if said is not None}
+        return taken, rates

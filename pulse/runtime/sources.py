@@ -22,6 +22,7 @@ from pulse.core.schema import StreamSchema
 from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
+from pulse.plan.nodes import scans
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
 
@@ -57,14 +58,18 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
             )
         except PulseError as e:
             raise JobError(f"{job.where}, [streams.{name}]: {e}") from None
-    return Predictor.of(query, specs, split=job.split)
+    read = {scan.stream for scan in scans(query.plan)}
+    retentions = {
+        name: one.retention for name, one in job.streams.items() if one.retention is not None and name in read
+    }
+    return Predictor.of(query, specs, split=job.split, retentions=retentions)
 
 
 def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str = "job") -> StreamSchema:
     """The stream's schema, with types from its columns."""
     columns = columns_of(stream, where=where) if given is None else given
     place = f"{where}, [streams.{stream.name}]"
-    for name in (*stream.key, stream.time, *stream.model, *stream.keep):
+    for name in (*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)):
         if name not in columns.names:
             raise unknown_column(name, columns.names, place)
     schema = StreamSchema.of(
@@ -171,7 +176,8 @@ def unseen(
         for name, files in zip(queues, chosen, strict=True):
             seen[name].update(files)
             if files:
-                parts = [_needed(read_file(job.streams[name], file), schemas[name], file) for file in files]
+                one = job.streams[name]
+                parts = [_needed(read_file(one, file), schemas[name], one, file) for file in files]
                 tables[name] = pa.concat_tables(parts, promote_options="permissive")
         yield tables
 
@@ -182,9 +188,17 @@ def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
     return [files[i : i + count] for i in range(0, len(files), count)]
 
 
-def _needed(table: pa.Table, schema: StreamSchema, file: Path) -> pa.Table:
+def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path) -> pa.Table:
     check_columns(table.schema, schema, str(file))
-    return table.select(needed_columns(schema))
+    for name in _kind(stream):
+        if name not in table.column_names:
+            raise unknown_column(name, table.column_names, str(file))
+    return table.select([*needed_columns(schema), *_kind(stream)])
+
+
+def _kind(stream: StreamJob) -> tuple[str, ...]:
+    """The column that tells revisions from tuples, if there is one."""
+    return () if stream.kind is None else (stream.kind,)
 
 
 def _hidden(path: Path) -> bool:
@@ -238,7 +252,7 @@ def frame_of(
     # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
     keys = [F.col(f"`{name}`") for name in schema.key_names]
     place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
-    needed = [F.col(f"`{name}`") for name in needed_columns(schema)]
+    needed = [F.col(f"`{name}`") for name in (*needed_columns(schema), *_kind(stream))]
     return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
 
 
@@ -247,7 +261,8 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
 
     columns = columns_of(stream)
     # Text files say which column is which by place alone, Parquet by name.
-    names = needed_columns(schema) if stream.format == "parquet" else columns.names
+    needed = [*needed_columns(schema), *_kind(stream)]
+    names = needed if stream.format == "parquet" else columns.names
     plain = pa.schema([(name, canonical_type(columns.field(name).type, what=name)) for name in names])
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
-from pulse.operators.at_rest import begins, ending_after, settled
+from pulse.operators.at_rest import begins, ending_after, listed, settled
 from pulse.operators.difference import difference
 from pulse.operators.grid import PairHome, averaged_reach, folded_places, places, within_each
 from pulse.operators.relation import Relation
@@ -33,6 +33,7 @@ from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import FAR, GRACE, Solved, Standing, StandingState, followed, selected
+from pulse.validation.history import Revised, replaced
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]
@@ -44,12 +45,16 @@ CELL_PER_REACH = 20.0
 
 @dataclass(frozen=True)
 class Told:
-    """What a place is told of a key: from when on it changed, its range (None: it left), and whether it enters."""
+    """What a place is told of a key: from when on it changed, its range (None: it left), and whether it enters.
+
+    ``revised``: what it did before is another; results that are no longer held stay as they were.
+    """
 
     key: Key
     since: int
     range: Range | None
     enters: bool
+    revised: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,26 +134,42 @@ class Whereabouts:
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
     def take(
-        self, spread: Spread, stream: str, updates: Relation
+        self, spread: Spread, stream: str, updates: Relation, revised: Revised | None = None
     ) -> dict[int, tuple[Relation, tuple[Told, ...]]]:
-        """What each place is to be told of a stream's updates: segments, and what they are of."""
+        """What each place is to be told of a stream's updates: segments, and what they are of.
+
+        Of a key that is revised every place is told, since any may hold results of where it was: those of its range get all its
+        recent segments.
+        """
         updates = updates.without_empty_groups().merged()
-        if not len(updates):
+        if not len(updates) and revised is None:
             return {}
-        empty = Relation.empty(updates.columns)
-        rest, changed = settled(self.held.get(stream, empty), updates)
+        held = self.held.get(stream, Relation.empty(updates.columns))
+        if revised is not None:
+            held = replaced(held, revised.keys, revised.start, revised.segments)
+        rest, changed = settled(held, updates)
+        if revised is not None and rest.groups:
+            changed |= listed(rest.keys, revised.keys)
         self.held[stream] = rest
         recent = rest.select_groups(np.flatnonzero(changed))
         now, before = spread.ranges(stream, recent), self.ranges.setdefault(stream, {})
         at = {key: group for group, key in enumerate(_keys(recent))}
-        starts = np.minimum.reduceat(begins(updates), updates.offsets[:-1]).tolist()
         told: dict[int, list[tuple[Told, int]]] = {}
-        for group, (key, since) in enumerate(zip(_keys(updates), starts, strict=True)):
+        for group, (key, since) in enumerate(_starts(updates)):
             old, new = before.pop(key, None), now.get(key)
             come_from, go_to = spread.of_range(old), spread.of_range(new)
             for place in sorted(come_from | go_to):
                 said = Told(key, since, new if place in go_to else None, place not in come_from)
                 told.setdefault(place, []).append((said, group))
+            if new is not None:
+                before[key] = new
+        for key, since in _sinces(revised):
+            before.pop(key, None)
+            new = now.get(key)
+            go_to = spread.of_range(new)
+            for place in range(spread.places):
+                said = Told(key, since, new if place in go_to else None, place in go_to, revised=True)
+                told.setdefault(place, []).append((said, -1))
             if new is not None:
                 before[key] = new
         made = {}
@@ -183,7 +204,10 @@ class PlaceSolver:
         streams, changed = dict(self.state.streams), {}
         since: dict[str, dict[Key, int]] = {}
         for stream, relation, told in news:
-            since.setdefault(stream, {}).update({one.key: one.since for one in told})
+            floor = self.state.watermark
+            since.setdefault(stream, {}).update(
+                {one.key: max(one.since, floor) if one.revised else one.since for one in told}
+            )
             ranges = self.ranges.setdefault(stream, {})
             gone = {one.key for one in told if one.range is None or one.enters}
             for one in told:
@@ -267,6 +291,22 @@ def _key_names(leaf: Scan, standing: Standing) -> list[str]:
 
 def _keys(relation: Relation) -> list[Key]:
     return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
+
+
+def _starts(updates: Relation) -> list[tuple[Key, int]]:
+    """The keys of updates, and when the first of each begins."""
+    if not len(updates):
+        return []
+    starts = np.minimum.reduceat(begins(updates), updates.offsets[:-1]).tolist()
+    return list(zip(_keys(updates), starts, strict=True))
+
+
+def _sinces(revised: Revised | None) -> list[tuple[Key, int]]:
+    """Revised keys, and from when on each is another."""
+    if revised is None:
+        return []
+    keys = zip(*(column.to_pylist() for column in revised.keys), strict=True)
+    return list(zip(keys, revised.since.tolist(), strict=True))
 
 
 def _ints(values: list[int]) -> IntArray:
