@@ -23,6 +23,7 @@ from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.kernels.fit import AUTO
 from pulse.kernels.timeline import MICROSECONDS
 from pulse.operators.fit_spec import FitSpec
+from pulse.operators.refit_ends import Standing, revised_ends
 from pulse.operators.refit_held import Held, Pairs, key_codes
 from pulse.operators.refit_patch import patch
 from pulse.operators.refit_plan import broken_runs, new_blocks, plan_refits, whole_runs
@@ -132,6 +133,7 @@ class _Refit:
         self.old: list[SegmentBatch] = []
         self.new: list[SegmentBatch] = []
         self.missed = 0
+        self.fits = Standing.nowhere(len(spec.schema.modelled))
         self.refitted_key = self.refitted_begin = self.refitted_end = np.zeros(0, dtype=np.int64)
 
     def run(self) -> None:
@@ -264,6 +266,7 @@ class _Refit:
             )
             self.new.append(fitted.segments)
             self.missed += fitted.missed
+            self.fits = self.fits.and_(Standing.of(fitted, runs[0]))
             settled.append(fitted.segments)
         self._fill(runs, Held.of(SegmentBatch.concat(settled, at_rest=False), self.corrected))
 
@@ -281,6 +284,8 @@ class _Refit:
             before = settled.ending_at(stretches.key, stretches.begin_ref)[fitted.stretch]
             self.new.append(_inheriting(fitted.segments, settled.ranges, before))
             self.missed += fitted.missed
+            if not exact:
+                self.fits = self.fits.and_(Standing.of(fitted, stretches.key))
 
     # -- points ----------------------------------------------------------------------------------------------
 
@@ -310,14 +315,18 @@ class _Refit:
             at_rest=False,
         )
         if patches(self.spec):
-            now = Held.of(SegmentBatch.concat([*self._untouched(), *self.new], at_rest=False), corrected)
+            now = self._now()
             batch = _inheriting(batch, now.ranges, now.ending_at(corrected.key[rows], corrected.time[rows]))
         self.new.append(batch)
 
     def _undrifted(self, batch: SegmentBatch) -> SegmentBatch:
         return without_drift(batch, self.spec)
 
-    def _untouched(self) -> list[SegmentBatch]:
+    def _now(self) -> Held:
+        """The model around what changed, as it is now."""
+        return Held.of(SegmentBatch.concat([self._untouched(), *self.new], at_rest=False), self.corrected)
+
+    def _untouched(self) -> SegmentBatch:
         """The ranges at hand that stay."""
         ranges = self.held.ranges
         gone = SegmentBatch.concat([SegmentBatch.empty(self.spec.schema), *self.old], at_rest=False)
@@ -325,7 +334,7 @@ class _Refit:
         ids = dense(np.concatenate([key, self.held.key]), np.concatenate([gone.ref, ranges.ref]))
         taken = set(zip(ids[: len(key)].tolist(), gone.lo.tolist(), gone.hi.tolist(), strict=True))
         mine = zip(ids[len(key) :].tolist(), ranges.lo.tolist(), ranges.hi.tolist(), strict=True)
-        return [ranges.filter(np.array([one not in taken for one in mine], dtype=bool))]
+        return ranges.filter(np.array([one not in taken for one in mine], dtype=bool))
 
     # -- told ------------------------------------------------------------------------------------------------
 
@@ -362,7 +371,15 @@ class _Refit:
             log,
             self.corrected.aside,
             counts,
+            *self._ends(ends),
         )
+
+    def _ends(self, ends: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:
+        if ends is None:
+            return None, None
+        bounded = patches(self.spec)
+        now = self._now() if bounded else self.held
+        return revised_ends(ends, self.corrected, now, self.fits, self.spec, patched=bounded)
 
     def _fates(self) -> tuple[BoolArray, BoolArray]:
         """Per element whether the model moved at its instants, and whether it was fitted anew there."""
