@@ -25,8 +25,11 @@ from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.projection import Projection
 from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
 from pulse.datasets.units import Paths, expand
+from pulse.stream.revisions import KIND, KNOWN, REASON, Revisions
 
 ARRIVAL = "t_recv"
+LATE = "late"
+"""The reason that a fit gives for a tuple that it set aside because it came late."""
 
 
 def read_arrivals(
@@ -72,6 +75,37 @@ def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL
         ),
         table.select(list(schema.names)).take(pa.array(order[~late])),
     )
+
+
+def read_late(
+    paths: Paths, schema: StreamSchema, *, known: str | None = None, format: Format | None = None
+) -> Recorded:
+    """Tuples that came late, each an insertion: such as those that a fit set aside in its model's ``_aside`` folder.
+
+    Of files with a column ``reason`` only what is late is taken, the rest is set aside again. ``known`` names a column of
+    timestamps; without it the tuples are known when they are put in.
+    """
+    format = PlainParquet(key=schema.key_names, time=schema.time) if format is None else format
+    columns = format.schema(format.files(paths)[0]).names
+    besides = [name for name in (known, REASON) if name is not None and (name == known or name in columns)]
+    for name in (*schema.names, *besides):
+        if name not in columns:
+            raise unknown_column(name, columns, f"{format.files(paths)[0]} (late tuples)")
+    table = read_table(format, paths, [*schema.names, *besides])
+    late = np.ones(table.num_rows, dtype=bool)
+    if REASON in besides:
+        late = np.array([reason == LATE for reason in table.column(REASON).to_pylist()], dtype=bool)
+    if known is not None:
+        moments = table.column(known).cast(pa.timestamp("us"), safe=False)
+        table = table.append_column(KNOWN, moments)
+    changes = table.filter(pa.array(late)).append_column(
+        KIND, pa.array(["+I"] * int(late.sum()), pa.string())
+    )
+    revisions, malformed = Revisions.sift(changes, schema)
+    rows = np.flatnonzero(~late)
+    texts = [] if not len(rows) else table.column(REASON).take(pa.array(rows)).to_pylist()
+    others = rows_aside(table, schema, rows, ["+I"] * len(rows), texts)
+    return Recorded(revisions, pa.concat_tables([malformed, others]))
 
 
 def late_rows(ranks: IntArray, times: IntArray) -> BoolArray:

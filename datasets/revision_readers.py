@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from pulse.core.schema import StreamSchema
-from pulse.datasets.arrivals import ARRIVAL, read_arrivals
+from pulse.datasets.arrivals import ARRIVAL, LATE, read_arrivals, read_late
 from pulse.datasets.changelog import KIND_COLUMNS, SUFFIXES, read_changelog_files, read_rows
 from pulse.datasets.corrections import read_corrections
 from pulse.datasets.debezium import read_debezium
@@ -17,7 +17,7 @@ from pulse.datasets.recorded import Recorded
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import Paths, expand
 
-READERS = ("changelog", "debezium", "taq", "ais")
+READERS = ("changelog", "debezium", "taq", "ais", "late")
 
 
 def read_revisions(
@@ -43,6 +43,8 @@ def read_revisions(
         return read_corrections(paths, schema)
     if reader == "ais":
         return read_arrivals(paths, schema, arrival=known or ARRIVAL, projection=projection)
+    if reader == "late":
+        return read_late(paths, schema, known=known)
     near = difflib.get_close_matches(reader, READERS, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     raise UnknownFormatError(f"reader: there is no '{reader}'; {hint}There are: {', '.join(READERS)}")
@@ -61,6 +63,8 @@ def detect_reader(paths: Paths) -> str:
         return "taq"
     if ARRIVAL in folded:
         return "ais"
+    if "reason" in folded:
+        return LATE
     raise DatasetError(
         f"{first}: expected revisions: a column 'kind' (+I, -U, +U, -D), change events with 'op', 'before' and 'after', "
         f"TAQ trades with 'corr', or AIS reports with '{ARRIVAL}'; there are: {', '.join(names)}; "

@@ -21,7 +21,7 @@ def revise(
     ],
     reader: Annotated[
         str | None,
-        typer.Option("--reader", help="changelog, debezium, taq or ais; else told by the columns."),
+        typer.Option("--reader", help="changelog, debezium, taq, ais or late; else told by the columns."),
     ] = None,
     known: Annotated[
         str | None,
@@ -52,6 +52,7 @@ def revise(
       pulse revise prices --revisions corrections.csv --known received --keep
       pulse revise prices --revisions trades.parquet --reader taq --dry-run
       pulse revise vessels --revisions ais.parquet --reader ais --known t_recv
+      pulse revise vessels --revisions "vessels/_aside/fit-*" --reader late    what the fit set aside as late
       pulse revise prices --revisions events.jsonl --reader debezium --time-unit us --json
     """
     from pulse.commands import options

@@ -103,7 +103,7 @@ class _State:
     def __init__(self, job: ReviseJob, model: Model, task: Task, revisions: Revisions) -> None:
         self.job, self.model, self.task, self.revisions = job, model, task, revisions
         self.spec = job.spec
-        self.history = TupleHistory(model)
+        self.recorded = self.history = TupleHistory(model)
         self.rounds: list[Round] = []
         self.logged: list[Revisions] = []
         self.asides: list[pa.Table] = []
@@ -155,7 +155,7 @@ class _State:
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
-            self.history = TupleHistory(self.model).after(Revisions.concat(self.logged).table)
+            self.history = self.recorded.after(Revisions.concat(self.logged).table)
             if refitted.ends is None and touches_ends(done, self.ends):
                 self.refused = (
                     f"version {self.job.target.version} revised tuples at the ends of keys; new data cannot go on from there: "

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.datasets.arrivals import late_rows, read_arrivals, split_arrivals
+from pulse.datasets.revision_readers import detect_reader, read_revisions
 
 SCHEMA = StreamSchema.of(key={"mmsi": "int64"}, time="t", modelled={"lat": "linear", "lon": "linear"})
 
@@ -52,6 +53,21 @@ def test_a_file_without_arrivals_is_refused(tmp_path: Path) -> None:
     pq.write_table(reports((1, 1, 1)).drop_columns(["t_recv"]), tmp_path / "a.parquet")
     with pytest.raises(UnknownColumnError, match="t_recv"):
         read_arrivals(str(tmp_path / "a.parquet"), SCHEMA)
+
+
+def test_tuples_that_a_fit_set_aside_as_late(tmp_path: Path) -> None:
+    table = reports((1, 1, 5), (1, 2, 6), (2, 3, 7)).append_column(
+        "reason", pa.array(["late", "not finite", "late"])
+    )
+    pq.write_table(table, tmp_path / "aside.parquet")
+    assert detect_reader(str(tmp_path / "aside.parquet")) == "ais"  # it has arrivals, too
+    got = read_revisions(str(tmp_path / "aside.parquet"), SCHEMA, reader="late", known="t_recv")
+    assert got.revisions.times.tolist() == [1_000_000, 3_000_000]
+    assert got.revisions.known.tolist() == [5_000_000, 7_000_000]
+    assert got.aside.column("reason").to_pylist() == ["not finite"]
+    pq.write_table(table.drop_columns(["t_recv"]), tmp_path / "late.parquet")
+    again = read_revisions(str(tmp_path / "late.parquet"), SCHEMA)
+    assert (len(again.revisions), again.revisions.table.column("known").null_count) == (2, 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 5)), max_size=30))
