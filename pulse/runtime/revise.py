@@ -26,7 +26,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
 from pulse.operators.fit_spec import FitSpec
 from pulse.runtime.local import in_threads
-from pulse.runtime.revise_ends import FILES, REFUSED
+from pulse.runtime.revise_ends import FILES
 from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
@@ -151,9 +151,6 @@ def _finish(
             writer.add_log(one.log)
     said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
     said[FILES] = [one.ends for one in done if one.ends is not None]
-    refused = [one.refused for one in done if one.refused]
-    if refused:
-        said[REFUSED] = refused[0]
     return Outcome(writer.commit(said, keep=keep, tuples=sum(one.tuples for one in done)), **outcome)
 
 

@@ -23,11 +23,10 @@ from pulse.operators.stitch import PART
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ENDS, Model
-from pulse.stream.revisions import Revisions
 
 GONE = -1
 REVISED, MERGED = "revised", "merged"
-FILES, REFUSED = "ends_files", "append_refused"
+FILES = "ends_files"
 
 
 def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
@@ -40,42 +39,42 @@ def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
 
 
 def check_append(model: Model) -> None:
-    """Whether a fit can go on from where the model ends; an error says why not."""
-    for change in _since_fit(model):
-        reason = change["counts"].get(REFUSED)
-        if reason:
-            raise StoreError(f"{model.path}: --append: {reason}")
+    """Whether a fit can go on from where the model ends: every end that revisions changed must be told."""
+    for name in _revised(model):
+        if not (model.path / name).is_file():
+            raise StoreError(
+                f"{model.path}: --append: {name} is gone, which says where revised keys end; fit it anew"
+            )
 
 
-def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table | None:
-    """The ends of these keys."""
+def ends_of_keys(model: Model, keys: pa.Table) -> pa.Table:
+    """The ends of these keys; without rows where they have none."""
     condition = None
     for name in keys.column_names:
         own = ds.field(name).isin(keys.column(name).combine_chunks())
         condition = own if condition is None else condition & own
     found = read_ends(model, condition)
-    if found is None or not keys.num_columns:
+    if found is None:
+        return model.schema.arrow_schema().empty_table().append_column(PART, pa.array([], pa.int8()))
+    if not keys.num_columns:
         return found
     return found.filter(pa.array(_of_keys(found, keys, model.schema)))
 
 
-def over_ends(ends: pa.Table | None, new: pa.Table, ended: pa.Table, schema: StreamSchema) -> pa.Table:
-    """Ends with those of some keys replaced, and those of keys that ended left out."""
-    if ends is None:
-        return new
+def over_ends(ends: pa.Table, new: pa.Table, ended: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Ends with those of some keys replaced, and of keys that ended left out; of a stream without key replaced, if at all."""
+    new = new.select(ends.column_names).cast(ends.schema)
     names = list(schema.key_names)
     if not names:
-        return new if new.num_rows or ended.num_rows else ends
+        return new if new.num_rows else ends
     keys = pa.concat_tables([new.select(names), ended.select(names)])
     kept = ends.filter(pa.array(~_of_keys(ends, keys, schema)))
-    return pa.concat_tables([kept, new.select(ends.column_names).cast(ends.schema)])
+    return pa.concat_tables([kept, new])
 
 
-def write_ends(model: Model, ends: pa.Table | None, keys: pa.Table, version: int, number: int) -> str:
+def write_ends(model: Model, ends: pa.Table, keys: pa.Table, version: int, number: int) -> str:
     """Write the ends of these keys as they are now; the name of the file."""
-    rows = ends if ends is not None else model.schema.arrow_schema().empty_table()
-    if PART not in rows.column_names:
-        rows = rows.append_column(PART, pa.array([], pa.int8()))
+    rows = ends
     if model.schema.key:
         gone = keys.filter(pa.array(~_of_keys(keys, rows, model.schema)))
     else:
@@ -93,22 +92,6 @@ def write_ends(model: Model, ends: pa.Table | None, keys: pa.Table, version: int
     name = f"_revised-ends-{version:03d}-{number:05d}.parquet"
     write_table(Path(model.path) / name, rows)
     return name
-
-
-def touches_ends(revisions: Revisions, ends: pa.Table | None) -> bool:
-    """Whether a revision is of a key's newest tuple, or comes after it, or is of a key that has no end."""
-    schema = revisions.schema
-    if ends is None:
-        return True
-    keys = [
-        pa.concat_arrays([mine, ends.column(name).combine_chunks().cast(mine.type)])
-        for mine, name in zip(revisions.keys, schema.key_names, strict=True)
-    ]
-    n = revisions.table.num_rows
-    ranks = key_ranks(keys, n + ends.num_rows)
-    newest = np.full(int(ranks.max(initial=0)) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(newest, ranks[n:], ends.column("ref").combine_chunks().view(pa.int64()).to_numpy())
-    return bool((revisions.times >= newest[ranks[:n]]).any())
 
 
 def _since_fit(model: Model) -> list[dict[str, Any]]:

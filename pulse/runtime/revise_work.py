@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
-from pulse.core.regions import Regions
+from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.core.time import LIMIT
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import Refitted, refit
-from pulse.runtime.revise_ends import ends_of_keys, over_ends, touches_ends, write_ends
+from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
 from pulse.runtime.revise_rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.history import TupleHistory
@@ -71,7 +71,6 @@ class Done:
     layers: list[dict[str, Any]] = field(default_factory=list)
     log: str | None = None
     ends: str | None = None
-    refused: str | None = None  # why --append cannot go on from here
 
     def to_json(self) -> str:
         """For the way to the driver."""
@@ -111,7 +110,6 @@ class _State:
         self.tuples_more = 0
         self.ends = ends_of_keys(model, _key_table(revisions))
         self.revised_ends = False
-        self.refused: str | None = None
         self._names = model.schema.arrow_schema().names
         self._base: pa.Table | None = None  # the segments of all keys, where they are read again and again
         self._withdrawn = model.schema.arrow_schema().empty_table()
@@ -156,11 +154,6 @@ class _State:
             self.logged.append(done)
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
             self.history = self.recorded.after(Revisions.concat(self.logged).table)
-            if refitted.ends is None and touches_ends(done, self.ends):
-                self.refused = (
-                    f"version {self.job.target.version} revised tuples at the ends of keys; new data cannot go on from there: "
-                    "fit the model anew from the corrected tuples"
-                )
 
     def _note(self, refitted: Refitted, moment: _Known) -> None:
         """Take what was withdrawn and put in."""
@@ -170,9 +163,20 @@ class _State:
         self._withdrawn = pa.concat_tables([self._withdrawn, self._rows(refitted.old)])
         gone = Overlay([(1, _withdrawing(self._rows(refitted.old)))], self.model.schema)
         self._put = pa.concat_tables([gone.over(self._put), self._rows(refitted.new)])
-        if refitted.ends is not None:
+        if refitted.ends is not None and refitted.ended is not None:
             self.ends = over_ends(self.ends, refitted.ends, refitted.ended, self.model.schema)
             self.revised_ends = True
+            if not self.model.schema.key and not refitted.ends.num_rows and self._is_empty(refitted):
+                self.ends = self.ends.slice(0, 0)
+
+    def _is_empty(self, refitted: Refitted) -> bool:
+        """Whether a stream without key has no tuple left; only looked into if its newest was deleted."""
+        ends = self.ends.column("ref").cast(pa.int64()).to_numpy()
+        if not len(ends) or not len(refitted.log) or refitted.log.times.max() < ends.max():
+            return False
+        whole = Regions((), np.array([EARLIEST]), np.array([LATEST]))
+        applied = Revisions.concat([*self.logged, refitted.log])
+        return bool(self.recorded.after(applied.table).read(whole).num_rows == 0)
 
     def _set_aside(self, some: Revisions, reason: str) -> None:
         self.asides.append(with_reason(some.table, [reason] * some.table.num_rows))
@@ -205,7 +209,7 @@ class _State:
     def done(self) -> Done:
         """Write, and say what was written."""
         target, number = self.job.target, self.task.number
-        done = Done(counts=dict(self.counts), tuples=self.tuples_more, refused=self.refused)
+        done = Done(counts=dict(self.counts), tuples=self.tuples_more)
         if self.asides:
             aside = pa.concat_tables(self.asides)
             first = pc.not_equal(aside.column("kind"), "+U")  # of a replacement both rows are there
