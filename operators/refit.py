@@ -22,6 +22,7 @@ from pulse.core.bounds import Absolute
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.kernels.fit import AUTO
 from pulse.kernels.timeline import MICROSECONDS
+from pulse.operators.fit_points import PointFitter
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_ends import Standing, revised_ends
 from pulse.operators.refit_held import Held, Pairs, key_codes
@@ -29,8 +30,9 @@ from pulse.operators.refit_patch import patch
 from pulse.operators.refit_plan import broken_runs, new_blocks, plan_refits, whole_runs
 from pulse.operators.refit_ranges import Stretches, fit_stretches
 from pulse.operators.refit_source import SegmentSource, TupleSource, segment_source, tuple_source
-from pulse.operators.refit_truth import Comparison, compare
+from pulse.operators.refit_truth import Comparison, compare, pieces
 from pulse.operators.refit_tuples import Corrected, correct, dense
+from pulse.operators.tuples import values
 from pulse.stream.revisions import Revisions
 
 __all__ = ["Corrected", "Refitted", "RevisionCounts", "correct", "refit", "without_drift"]
@@ -93,7 +95,7 @@ def refit(
     tuples in them and one on either side of each, the segments that meet them. ``ends``: the rows of the keys' ends, if a later
     fit is to go on from them.
     """
-    job = _Refit(spec, tuples, segments, revisions)
+    job = (_RefitPoints if spec.schema.points else _Refit)(spec, tuples, segments, revisions)
     job.run()
     return job.result(ends)
 
@@ -191,19 +193,15 @@ class _Refit:
         begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
         end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
         regions = Regions.concat([self.revisions.regions(), self._regions(stretches.key, begin, end + 1)])
-        truth, corrected = self._again(regions.merged())
+        corrected = correct(self._tuples(regions.merged()), self.revisions, nonfinite=self.spec.nonfinite)
+        truth = pieces(corrected.after, corrected, values(corrected.both, self.spec.schema), self.spec)
         stretches = stretches._replace(key=self._recode(stretches.key, corrected))
         order = np.argsort(stretches.key, kind="stable")
         stretches = Stretches(*(column[order] for column in stretches))
-        fitted = fit_stretches(truth.new, stretches, corrected, self.spec, certified=False)
+        fitted = fit_stretches(truth, stretches, corrected, self.spec, certified=False)
         self.new.append(fitted.segments)
         self.missed += fitted.missed
         self.refitted_key, self.refitted_begin, self.refitted_end = plan.stretches.key, begin, end
-
-    def _again(self, regions: Regions) -> tuple[Comparison, Corrected]:
-        """The truths of more tuples."""
-        corrected = correct(self._tuples(regions), self.revisions, nonfinite=self.spec.nonfinite)
-        return compare(corrected, self.spec), corrected
 
     def _recode(self, key: IntArray, corrected: Corrected) -> IntArray:
         """Codes of keys among those of another correction."""
@@ -416,6 +414,49 @@ class _Refit:
         newest = np.full(int(self.corrected.key.max(initial=-1)) + 1, EARLIEST)
         np.maximum.at(newest, self.corrected.key[rows], self.corrected.time[rows])
         return batch.is_point & (newest[key] == batch.ref) if len(batch) else np.zeros(0, dtype=bool)
+
+
+class _RefitPoints(_Refit):
+    """Of a stream kept as points: those of an instant whose tuples changed are put in anew, nothing else (semantics 1.2)."""
+
+    def run(self) -> None:
+        """Withdraw the points of every instant whose tuples are no longer what they were, and put in those that are now."""
+        self._read(self.revisions.regions())
+        corrected, spec = self.corrected, self.spec
+        before, after = self._instants(corrected.before), self._instants(corrected.after)
+        changed = np.array([before.get(one) != after.get(one) for one in self._named()], dtype=bool)
+        rows = np.arange(corrected.both.num_rows - len(changed), corrected.both.num_rows)[changed]
+        key, time = corrected.key[rows], corrected.time[rows]
+        self.changed = changed
+        self.moved = np.ones(len(self.found.cells.key), dtype=bool)
+        self.held = Held.of(self._segments(self._regions(key, time, time + 1).merged()), corrected)
+        self.old.append(self.held.points.filter(self.held.points_at(key, time)))
+        now = corrected.after[
+            dense_of(corrected.key[corrected.after], corrected.time[corrected.after], key, time) == 0
+        ]
+        fitter = PointFitter(spec)
+        fitter.push(corrected.both.take(pa.array(now)))
+        self.new.append(fitter.finish())
+
+    def _named(self) -> list[tuple[int, int]]:
+        rows = slice(self.corrected.both.num_rows - self.revisions.table.num_rows, None)
+        return list(zip(self.corrected.key[rows].tolist(), self.corrected.time[rows].tolist(), strict=True))
+
+    def _instants(self, rows: IntArray) -> dict[tuple[int, int], list[tuple[object, ...]]]:
+        """What is recorded at the instants that revisions name, in order."""
+        corrected, named = self.corrected, set(self._named())
+        at = list(zip(corrected.key[rows].tolist(), corrected.time[rows].tolist(), strict=True))
+        here = [i for i, one in enumerate(at) if one in named]
+        names = [*self.spec.schema.modelled_names, *self.spec.schema.unmodelled_names]
+        table = corrected.both.select(names).take(pa.array(rows[here]))
+        said = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        out: dict[tuple[int, int], list[tuple[object, ...]]] = {}
+        for i, values_ in zip(here, said, strict=True):
+            out.setdefault(at[i], []).append(values_)
+        return out
+
+    def _fates(self) -> tuple[BoolArray, BoolArray]:
+        return self._of_elements(self.changed), np.ones(len(self.revisions), dtype=bool)
 
 
 def dense_of(key: IntArray, time: IntArray, keys: IntArray, times: IntArray) -> IntArray:

@@ -20,6 +20,7 @@ from pulse.operators.tuples import changes, check_columns, needed_columns, times
 from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
 
 _MOST_NAMED = 3  # tuples that a reason lists
+_ROOM = 1 << 62
 
 
 class Corrected(NamedTuple):
@@ -100,12 +101,18 @@ def dense(key: IntArray, time: IntArray) -> IntArray:
     """
     if not len(key):
         return np.zeros(0, dtype=np.int64)
-    order = np.lexsort((time, key))
-    k, t = key[order], time[order]
-    new = np.empty(len(key), dtype=np.int64)
-    new[0] = 0
-    new[1:] = (k[1:] != k[:-1]) | (t[1:] != t[:-1])
+    low, high = int(time.min()), int(time.max())
+    new = np.zeros(len(key), dtype=np.int64)
     out = np.empty(len(key), dtype=np.int64)
+    if (int(key.max()) + 1) * (
+        high - low + 1
+    ) < _ROOM:  # one number a row sorts several times faster than two
+        place = key * (high - low + 1) + (time - low)
+        order = np.argsort(place)
+        new[1:] = np.diff(place[order]) != 0
+    else:
+        order = np.lexsort((time, key))
+        new[1:] = (np.diff(key[order]) != 0) | (np.diff(time[order]) != 0)
     out[order] = np.cumsum(new)
     return out
 

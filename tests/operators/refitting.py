@@ -26,6 +26,12 @@ def model_of(tuples: pa.Table, spec: FitSpec) -> SegmentBatch:
     return without_drift(fit_units([tuples], spec)[0].segments, spec)
 
 
+def in_order(table: pa.Table) -> pa.Table:
+    """By key and time, in order of arrival."""
+    key = table.column("k").to_numpy(zero_copy_only=False).astype(str)
+    return table.take(pa.array(np.lexsort((table.column("t").cast(pa.int64()).to_numpy(), key))))
+
+
 def rows_of(segments: SegmentBatch) -> list[tuple[Any, ...]]:
     """What tells segments of a model apart."""
     names = segments.schema.key_names

@@ -15,7 +15,17 @@ from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import correct, patches, refit, without_drift
 from pulse.operators.stitch import Stitched, part_table, stitch
 from tests.operators.fitting import EPOCH, SECOND, fit_chunks, fit_units, small_streams, stream
-from tests.operators.refitting import Lean, as_rows, loads, model_of, revised, revisions_of, rows_of, wrong
+from tests.operators.refitting import (
+    Lean,
+    as_rows,
+    in_order,
+    loads,
+    model_of,
+    revised,
+    revisions_of,
+    rows_of,
+    wrong,
+)
 
 
 @st.composite
@@ -35,20 +45,6 @@ def revisable(draw: st.DrawFn) -> FitSpec:
         degree=draw(st.sampled_from([1, 1, "auto", *flat, *([2, 4] if drift is None else [])])),
         max_gap=draw(st.sampled_from([None, 3 * SECOND, 10 * SECOND])),
         nonfinite="reject",
-    )
-
-
-def in_order(table: pa.Table) -> pa.Table:
-    """By key and time, in order of arrival."""
-    return table.take(
-        pa.array(
-            np.lexsort(
-                (
-                    table.column("t").cast(pa.int64()).to_numpy(),
-                    table.column("k").to_numpy(zero_copy_only=False).astype(str),
-                )
-            )
-        )
     )
 
 
