@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from pulse.runtime.predictive_job import read_job
 from pulse.runtime.sinks import read_changes
-from tests.runtime.test_predictive import MACD, arrive, final, in_process, ran, rows, tick_job, ticks
+from tests.runtime.test_predictive import FILTER, MACD, arrive, final, in_process, ran, rows, tick_job, ticks
 
 FULL = bool(os.environ.get("PULSE_FULL"))
 LONGEST = 240.0  # seconds that a loaded machine may take to come to the moment
@@ -49,12 +49,12 @@ driver.memory = "1g"
 """
 
 
-def killed(job: Path, batch: int, after: float) -> None:
+def killed(job: Path, batch: int, after: float, master: str = "local[2]") -> None:
     """Run the job in a process of its own and kill all of it, some seconds after a batch was begun."""
     begun = job.parent / "checkpoint" / "spark" / "offsets" / str(batch)
     with (job.parent / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pulse.cli", "run", str(job), "--once", "--master", "local[2]"],
+            [sys.executable, "-m", "pulse.cli", "run", str(job), "--once", "--master", master],
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -68,6 +68,23 @@ def killed(job: Path, batch: int, after: float) -> None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     assert begun.exists(), (job.parent / "log").read_text()
+
+
+def test_a_driver_killed_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The short one: the next run has a committed batch before it, one given up, and one to come."""
+    moment = float(np.random.default_rng(7).uniform(0.0, 0.5))
+    ticks(tmp_path / "in", 3)
+    file = tmp_path / "job.toml"
+    short = JOB.replace(MACD, FILTER).replace(
+        "partitions = 2", "partitions = 1"
+    )  # one worker to start each time
+    file.write_text(short, encoding="utf-8")
+    killed(file, 1, moment, master="local[1]")
+    job = read_job(file)
+    ran(spark, job)
+    found = read_changes(tmp_path / "out")
+    assert len(found) > 5
+    assert rows(found) == rows(in_process(job))
 
 
 @pytest.mark.skipif(
