@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch, format_instant
 from pulse.core.errors import PulseError
+from pulse.core.keys import key_ranks
 from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit
 from pulse.kernels.fit_polynomial import fit_polynomial
 from pulse.kernels.group import group
@@ -27,7 +28,7 @@ from pulse.kernels.knots import LATE, NO_TIME, NOT_A_NUMBER, SUPERSEDED, USED, I
 from pulse.kernels.status import BOUND_MISSED, OK
 from pulse.operators.fit_ends import KeyEnds
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times, values
+from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, plain, times, values
 
 REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
 _CHUNK = 1 << 21  # rows worked on at a time: row groups as most writers make them go in one pass
@@ -69,6 +70,7 @@ class Fitter:
         *,
         watermarks: Mapping[tuple[object, ...], int] | None = None,
         chunk_rows: int = _CHUNK,
+        record: bool = False,
     ) -> None:
         self.spec = spec
         self.counts = FitCounts()
@@ -82,6 +84,7 @@ class Fitter:
         self._resumed = np.empty(0, dtype=bool)
         self._has_kept = np.empty(0, dtype=bool)
         self._aside: list[pa.Table] = []
+        self._recorded: list[pa.Table] | None = [] if record else None
         self.ends = KeyEnds(spec)
         for key, time in (watermarks or {}).items():
             self._watermark = np.append(self._watermark[: self._id(key)], time)
@@ -106,6 +109,14 @@ class Fitter:
         """The tuples set aside since the last call, with their ``reason``."""
         aside, self._aside = self._aside, []
         return pa.concat_tables(aside, promote_options="permissive") if aside else None
+
+    def take_recorded(self) -> pa.Table | None:
+        """The tuples since the last call that the model is of, by key and time; for a fitter that was told to record them.
+
+        All but those set aside; of values that are no number, those that make a hole are among both.
+        """
+        recorded, self._recorded = self._recorded or [], None if self._recorded is None else []
+        return pa.concat_tables(recorded, promote_options="permissive") if recorded else None
 
     # -- one pass over what is there ------------------------------------------------------------------------
 
@@ -150,6 +161,8 @@ class Fitter:
         self.counts.missed += int(fitted.missed.sum())
         rows = np.arange(len(t)) if order is None else order
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
+        if self._recorded is not None:
+            self._record(table, rows, t, found.verdict, offsets, before, kept)
         alone = self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
         lone = np.flatnonzero(fitted.kind == POINT_SEGMENT)[
             alone
@@ -188,6 +201,25 @@ class Fitter:
                     )
             aside = table.take(pa.array(np.sort(rows[where])))
             self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
+
+    def _record(
+        self, table: pa.Table, rows: Any, t: Any, verdict: Any, offsets: Any, before: Any, kept: int
+    ) -> None:
+        """Note the new tuples that count, by key and time; ``before``: each key's newest instant before this pass."""
+        assert self._recorded is not None
+        counts = (verdict == USED) | (verdict == SUPERSEDED)
+        if self.spec.nonfinite == "hole":
+            holes = verdict == NOT_A_NUMBER
+            for key in np.unique(np.searchsorted(offsets, np.flatnonzero(holes), side="right") - 1):
+                own = slice(offsets[key], offsets[key + 1])
+                newest = np.maximum.accumulate(np.where(counts[own], t[own], before[key]))
+                counts[own] |= holes[own] & (t[own] >= newest)
+        some = table.take(pa.array(rows[counts & (rows >= kept)]))
+        ranks = key_ranks([plain(some.column(name)) for name in self.spec.schema.key_names], some.num_rows)
+        order = np.lexsort(
+            (times(some, self.spec.schema)[0], ranks)
+        )  # stable: among equal times as they came
+        self._recorded.append(some.take(pa.array(order)))
 
     def _keep(
         self, table: pa.Table, rows: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any

@@ -29,9 +29,11 @@ APART = 1e-15
 """Seconds from one tuple of an instant to the next: a million of them lie within the timeline's grain of a nanosecond."""
 
 
-def fitter_for(spec: FitSpec, *, watermarks: Mapping[tuple[object, ...], int] | None = None) -> Fitter:
+def fitter_for(
+    spec: FitSpec, *, watermarks: Mapping[tuple[object, ...], int] | None = None, record: bool = False
+) -> Fitter:
     """The fitter of a spec: of points, or of ranges within bounds."""
-    return (PointFitter if spec.schema.points else Fitter)(spec, watermarks=watermarks)
+    return (PointFitter if spec.schema.points else Fitter)(spec, watermarks=watermarks, record=record)
 
 
 class PointFitter(Fitter):
@@ -66,6 +68,8 @@ class PointFitter(Fitter):
         found.verdict[found.verdict == SUPERSEDED] = USED
         self._watermark[ids] = np.maximum(before, newest)
         self._note(table, rows, t, v, found.verdict, encoded, 0, finer)
+        if self._recorded is not None:
+            self._record(table, rows, t, found.verdict, offsets, before, 0)
         self.ends.see(table, rows, t, v, found, offsets, ids, np.column_stack([before, self._watermark[ids]]))
         used = np.flatnonzero(found.verdict == USED)
         place = self._places(t[used], np.repeat(ids, np.diff(offsets))[used], ids, before)

@@ -80,6 +80,12 @@ def _dictionary(column: pa.ChunkedArray, name: str) -> tuple[IntArray, list[obje
     return indices.astype(np.int64), chunks[0].dictionary.to_pylist()
 
 
+def plain(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, without a dictionary."""
+    column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return column.combine_chunks()
+
+
 def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArray, int]:
     """Microseconds per row, rounded down, and how many rows had finer digits, the first ``known`` rows left out."""
     column = table.column(schema.time)

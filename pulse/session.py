@@ -30,11 +30,13 @@ from pulse.datasets.registry import detect, get_format
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.runtime import local_modelling
+from pulse.runtime.fit_history import parse_keep
 from pulse.runtime.fit_model import FitOutcome, Progress, make_model
 from pulse.runtime.fit_work import FileJob, FitJob
 from pulse.store.manifest import Source
 from pulse.store.model import Model
 from pulse.store.publish import check_free
+from pulse.store.sources import remember
 from pulse.store.stored import Stored
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from pulse.runtime.fit_for import Bounds
     from pulse.runtime.frames import DataFrame
     from pulse.runtime.revise import Outcome
+    from pulse.runtime.revised import RevisedAnswer
     from pulse.runtime.spark import SparkSession
     from pulse.runtime.sweep import Sweep
 
@@ -122,6 +125,7 @@ class Session:
         for_query: str | None = None,
         stream: str = "S",
         parameters: Mapping[str, Any] | None = None,
+        keep_tuples: bool | str | float | None = None,
     ) -> Model:
         """Model a stream once, to ask about it many times.
 
@@ -132,7 +136,8 @@ class Session:
         integrals alone; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
         With ``points`` every tuple of attributes that are ``samples`` is kept as it is, and windows are over tuples.
         ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
-        calls the data ``stream``, and its ``parameters`` are given here.
+        calls the data ``stream``, and its ``parameters`` are given here. ``keep_tuples`` keeps the tuples beside the model, all
+        (True) or those of so long before the newest (``"2 h"``), so that they can be revised when the source is gone.
         """
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
@@ -156,11 +161,13 @@ class Session:
             target,
             spec,
             order.sources(),
-            lambda staging, generation, ends: order.run(spec, staging, generation, ends),
+            lambda staging, generation, ends, keep: order.run(spec, staging, generation, ends, keep),
             overwrite=overwrite,
             append=append,
             statements=order.statements(),
             progress=progress,
+            keep_tuples=parse_keep(keep_tuples),
+            source=order.source(),
         )
 
     def revise(
@@ -230,6 +237,38 @@ class Session:
             asked=order.query,
             spark=self._spark_if_any(),
             lineage=lineage,
+        )
+
+    def revised(
+        self,
+        query: str,
+        since: Any,
+        *,
+        streams: Mapping[str, Model | str | os.PathLike[str]] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        possible: bool = False,
+        version: int | None = None,
+        as_of: Any = None,
+        mode: str | None = None,
+        **more: Any,
+    ) -> RevisedAnswer:
+        """What corrections of the models changed of a query's results, and nothing else.
+
+        ``since``: a version, versions by stream, or a time: results as they were then. They are compared with those of now, or of
+        ``version``, or ``as_of`` a time; between times only what was there at the first is compared, as what came later is no
+        correction. The rest is as in :meth:`sql`.
+        """
+        from pulse.runtime.revised import RevisedAnswer
+
+        order = self._order(query, streams, {**(parameters or {}), **more}, possible)
+        return RevisedAnswer(
+            order.query.bind(order.parameters),
+            order.paths,
+            since,
+            version=version,
+            as_of=as_of,
+            spark=self._spark_if_any(),
+            mode=mode,
         )
 
     def explain(
@@ -417,14 +456,24 @@ class _Order:
             for path, rows in rows_of.items()
         )
 
+    def source(self) -> dict[str, Any]:
+        """Where the tuples can be read again."""
+        return remember(
+            self.format, list(dict.fromkeys(unit.path for unit in self.units)) if self.format else ()
+        )
+
     def statements(self) -> list[str]:
         """What reading does beyond reading."""
         return [] if self.format is None else self.format.statements()
 
-    def run(self, spec: FitSpec, staging: Path, generation: int, ends: pa.Table | None) -> FitOutcome:
+    def run(
+        self, spec: FitSpec, staging: Path, generation: int, ends: pa.Table | None, keep_tuples: bool
+    ) -> FitOutcome:
         """Fit with the session's engine."""
         if self.format is not None:
-            job = FileJob(spec, str(staging), generation, format=self.format, units=self.units)
+            job = FileJob(
+                spec, str(staging), generation, keep_tuples=keep_tuples, format=self.format, units=self.units
+            )
             if self.session.engine == "local":
                 return local_modelling.fit_files(job, ends)
             from pulse.runtime import modelling
@@ -434,7 +483,7 @@ class _Order:
             return modelling.fit_files(
                 spark, job, ends, modelling.partitions_for(rows, spark.sparkContext.defaultParallelism)
             )
-        plain = FitJob(spec, str(staging), generation)
+        plain = FitJob(spec, str(staging), generation, keep_tuples=keep_tuples)
         if self.table is not None:
             return local_modelling.fit_table(plain, self.table, ends)
         from pulse.runtime import modelling

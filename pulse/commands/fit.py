@@ -59,6 +59,13 @@ def fit(
     append: Annotated[
         bool, typer.Option("--append", help="Add later files to a model that is there.")
     ] = False,
+    keep_tuples: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-tuples",
+            help="Keep the tuples beside the model, so that they can be revised: all, or a time before the newest: '2 h'.",
+        ),
+    ] = None,
     for_query: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +113,7 @@ def fit(
             out=out,
             overwrite=overwrite,
             append=append,
+            keep_tuples=keep_tuples,
             for_query=None if for_query is None else options.query_text(for_query),
             stream=stream,
             parameters=options.parameters(param),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,18 +12,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
-from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.stitch import PART, UNIT
+from pulse.operators.stitch import UNIT
+from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
+from pulse.runtime.fit_history import Keep, history_of
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
 from pulse.store.errors import StoreError
 from pulse.store.files import merge_statistics, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
-from pulse.store.model import ASIDE, CLOSING, ENDS, Model
+from pulse.store.model import Model
 from pulse.store.publish import staged
+from pulse.store.sources import remember
 
 Progress = Callable[[int, int], None]  # units done, rows read
 Job = TypeVar("Job", bound=FitJob)
@@ -79,23 +79,32 @@ def make_model(
     out: str | Path,
     spec: FitSpec,
     sources: tuple[Source, ...],
-    run: Callable[[Path, int, pa.Table | None], FitOutcome],
+    run: Callable[[Path, int, pa.Table | None, bool], FitOutcome],
     *,
     overwrite: bool = False,
     append: bool = False,
     statements: Iterable[str] = (),
     progress: Progress | None = None,
+    keep_tuples: Keep = None,
+    source: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Stage, run, write the manifest, publish."""
-    old = Model(out) if append and (Path(out) / FILE).is_file() else None
-    if old is not None:
-        _check_same(old.manifest, spec)
+    """Stage, run, write the manifest, publish.
+
+    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.sources.remember`). What is appended to a
+    model that keeps its tuples keeps its own as well, if nothing else is said.
+    """
     with staged(out, replace=overwrite or append) as staging:
+        old = Model(out) if append and (Path(out) / FILE).is_file() else None
+        if old is not None:
+            _check_same(old.manifest, spec)
+            keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
-            outcome = run(staging, generation, None if old is None else ends_of(old))
+            outcome = run(staging, generation, None if old is None else ends_of(old), keep_tuples is not None)
         counts = read_counts(staging)
         counts["missed"] += outcome.missed
+        source = dict(source or remember(None, ()))
+        history = history_of(staging, staging / PROGRESS, keep_tuples, source, old)
         for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
             file.unlink()
         if (staging / PROGRESS).is_dir():
@@ -112,9 +121,12 @@ def make_model(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             statements=tuple(statements),
             fits=generation + 1,
+            history=history,
         )
         if old is not None:
-            manifest = _carry_over(old, manifest, staging)
+            if old.manifest.drift_is_void:
+                manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
+            manifest = carry_over(old, manifest, staging)
         (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
     return Model(out)
 
@@ -154,19 +166,6 @@ def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:
     return PartFile(**write_segments(staging / name, SegmentBatch.empty(spec.schema)))
 
 
-def ends_of(model: Model) -> pa.Table | None:
-    """Each key's newest tuple in a stored model, and the points that end its keys: the parts that new data goes on from."""
-    parts = [pq.read_table(file) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
-    for file in model.manifest.files:
-        if file.name.startswith(CLOSING):
-            points = pq.read_table(model.path / file.name)
-            parts.append(points.append_column(PART, pa.repeat(pa.scalar(SEGMENTS, pa.int8()), len(points))))
-    if not parts:
-        return None
-    table = pa.concat_tables(parts)
-    return table.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), table.num_rows))
-
-
 def _check_same(manifest: Manifest, spec: FitSpec) -> None:
     if manifest.schema != spec.schema:
         raise StoreError(
@@ -178,46 +177,6 @@ def _check_same(manifest: Manifest, spec: FitSpec) -> None:
             f"--append: the model was fitted with {manifest.fit}, this fit asks for {spec.to_json()}; "
             "ask for the same"
         )
-
-
-def _carry_over(old: Model, new: Manifest, staging: Path) -> Manifest:
-    """The old files beside the new: linked, not copied, where the file system can."""
-    kept = [file for file in old.manifest.files if not file.name.startswith(CLOSING)]
-    for file in kept:
-        _link(old.path / file.name, staging / file.name)
-    for path in sorted((old.path / ASIDE).glob("*")) if (old.path / ASIDE).is_dir() else []:
-        (staging / ASIDE).mkdir(exist_ok=True)
-        _link(path, staging / ASIDE / path.name)
-    counts = _add(old.manifest.counts, new.counts)
-    statistics = merge_statistics([old.manifest.statistics, new.statistics])
-    return replace(
-        new,
-        files=(*kept, *new.files),
-        sources=(*old.manifest.sources, *new.sources),
-        counts=counts,
-        statistics=statistics,
-        statements=tuple(dict.fromkeys((*old.manifest.statements, *new.statements))),
-    )
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        target.write_bytes(source.read_bytes())
-
-
-def _add(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name in {**a, **b}:
-        x, y = a.get(name), b.get(name)
-        if isinstance(x, Mapping) and isinstance(y, Mapping):
-            out[name] = _add(x, y)
-        elif isinstance(x, int) and isinstance(y, int):
-            out[name] = x + y
-        else:
-            out[name] = x if x is not None else y
-    return out
 
 
 @contextmanager

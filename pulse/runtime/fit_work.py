@@ -15,18 +15,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch
+from pulse.core import SegmentBatch, to_microseconds
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
 from pulse.operators.fit_spec import FitSpec
+from pulse.operators.refit_tuples import as_tuples
 from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
-from pulse.store.files import statistics_of, write_segments, write_table, write_text
-from pulse.store.model import ASIDE, CLOSING, ENDS
+from pulse.store.files import ROW_GROUP, statistics_of, write_segments, write_table, write_text
+from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
 
 PROGRESS = "_progress"
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
@@ -36,13 +37,15 @@ Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
 class FitJob:
     """All a worker must know.
 
-    ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of.
+    ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of;
+    ``keep_tuples``: whether the tuples stay beside the model, where revisions of them find them.
     """
 
     spec: FitSpec
     staging: str
     generation: int = 0
     watermarks: Watermarks = field(default_factory=dict)
+    keep_tuples: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,24 +65,33 @@ def fit_unit(
     job: FitJob, ordinal: int, batches: Iterable[pa.RecordBatch], counts: Counts
 ) -> Iterator[pa.Table]:
     """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder."""
-    fitter = fitter_for(job.spec, watermarks=job.watermarks.get(ordinal))
-    aside = _AsideFile(Path(job.staging) / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
+    fitter = fitter_for(job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples)
+    staging = Path(job.staging)
+    aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
+    tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
     try:
         for batch in batches:
             segments = fitter.push(batch)
             aside.write(fitter.take_aside())
+            tuples.write(_as_kept(fitter.take_recorded(), job))
             if segments is not None and len(segments):
                 yield _part(segments, ordinal, SEGMENTS)
         segments = fitter.finish()
         aside.write(fitter.take_aside())
+        tuples.write(_as_kept(fitter.take_recorded(), job))
     finally:
         aside.close()
+        tuples.close()
     if len(segments):
         yield _part(segments, ordinal, SEGMENTS)
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
-    note = {**asdict(fitter.counts), "read": asdict(counts)}
+    note = {**asdict(fitter.counts), "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+
+
+def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:
+    return None if tuples is None else as_tuples(tuples, job.spec.schema)
 
 
 def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
@@ -115,13 +127,14 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
     return Written(files, statistics_of(segments) if len(segments) else {}, stitched.missed)
 
 
-class _AsideFile:
-    """Tuples set aside, written as they come; no file when there are none."""
+class _GrowingFile:
+    """Tuples written as they come; no file when there are none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
         self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
 
     def write(self, table: pa.Table | None) -> None:
         """Append."""
@@ -132,7 +145,23 @@ class _AsideFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
             self._writer = pq.ParquetWriter(self._temporary, table.schema, compression="zstd")
-        self._writer.write_table(table)
+        self._writer.write_table(table, row_group_size=ROW_GROUP)
+        self._rows += table.num_rows
+
+    def facts(self, time: str) -> dict[str, Any] | None:
+        """What the manifest says of the file, if there is one; ``time`` is a column of it."""
+        if not self._rows:
+            return None
+        with pq.ParquetFile(self._path) as file:
+            at = file.schema_arrow.get_field_index(time)
+            groups = [file.metadata.row_group(i).column(at).statistics for i in range(file.num_row_groups)]
+        start, end = min(one.min for one in groups), max(one.max for one in groups)
+        return {
+            "name": self._path.name,
+            "rows": self._rows,
+            "start": int(to_microseconds(start)[0]),
+            "end": int(to_microseconds(end)[0]),
+        }
 
     def close(self) -> None:
         """Let the file appear."""

@@ -44,7 +44,7 @@ def compact(model: Model | str | Path) -> Model:
     with locked(folder, "merging its layers"):
         old = Model(folder).manifest
         sweep(folder, old)
-        if not old.has_layers:
+        if old.is_plain:
             return Model(folder)
         known = [layer.known for file in old.files for layer in file.layers if layer.known is not None]
         version = old.version + 1
@@ -57,19 +57,19 @@ def compact(model: Model | str | Path) -> Model:
             changes=(*old.changes, {"version": version, "at": now, "what": "merged", "kept": bool(old.kept)}),
         )
         forbid_plain_reading(folder)
-        manifest = merged(folder, manifest, every=True)
+        manifest = replace(merged(folder, manifest, every=True), stale=False)
         publish(folder, old, manifest)
     return Model(folder)
 
 
 def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest:
-    """A manifest not yet published, with heavy layers (or all) merged into new files."""
+    """A manifest not yet published, with heavy layers merged into new files; or with all that the files by themselves lack."""
     model = Model.with_manifest(folder, manifest)
     by_name = {file.name: file for file in manifest.files}
     files: list[PartFile] = []
     for unit in units(model, shared=False):
         own = [by_name[name] for name in unit.files]
-        if any(_is_heavy(file) or (every and file.layers) for file in own):
+        if any(_is_heavy(file) or (every and (file.layers or manifest.stale)) for file in own):
             files += write_merged(folder, model, unit, manifest.version)
         else:
             files += own
@@ -79,14 +79,19 @@ def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest
 def write_merged(folder: Path, model: Model, unit: Unit, version: int) -> list[PartFile]:
     """A unit's segments, corrected, as files without layers: one of segments, and one of the points that end keys."""
     segments, closing = corrected(model, unit)
-    _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
-    label = f"{generation.partition('v')[0]}v{version:03d}-{number}"
-    made = [PartFile(**write_segments(folder / f"part-{label}.parquet", segments.filter(~closing)))]
+    names = label(unit, version)
+    made = [PartFile(**write_segments(folder / f"part-{names}.parquet", segments.filter(~closing)))]
     if closing.any():
         made.append(
-            PartFile(**write_segments(folder / f"{CLOSING}-{label}.parquet", segments.filter(closing)))
+            PartFile(**write_segments(folder / f"{CLOSING}-{names}.parquet", segments.filter(closing)))
         )
     return made
+
+
+def label(unit: Unit, version: int) -> str:
+    """What the names of a unit's files have in common when they are written anew for a version."""
+    _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
+    return f"{generation.partition('v')[0]}v{version:03d}-{number}"
 
 
 def corrected(model: Model, unit: Unit) -> tuple[SegmentBatch, BoolArray]:

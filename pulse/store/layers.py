@@ -84,6 +84,15 @@ def ranges_of(table: pa.Table, schema: StreamSchema) -> Ranges:
     )
 
 
+def without_drift(table: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Segments that certify no drift."""
+    for name in schema.modelled_names:
+        if f"{name}_drift" in table.column_names:
+            at = table.column_names.index(f"{name}_drift")
+            table = table.set_column(at, f"{name}_drift", pa.nulls(table.num_rows, pa.float64()))
+    return table
+
+
 def cut(table: pa.Table, schema: StreamSchema, as_of: int | None) -> pa.Table:
     """What segments say about the time before an instant."""
     if as_of is None or not table.num_rows:

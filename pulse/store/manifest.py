@@ -112,6 +112,7 @@ class Manifest:
     changes: tuple[dict[str, Any], ...] = ()  # one per version after the first: version, at, what, counts
     log: tuple[str, ...] = ()  # files of applied revisions since the first fit, in order
     history: dict[str, Any] = field(default_factory=dict)  # where the tuples are: see pulse.store.history
+    stale: bool = False  # files hold drifts that a revision has made void
 
     @property
     def segments(self) -> int:
@@ -127,6 +128,21 @@ class Manifest:
     def has_layers(self) -> bool:
         """Whether some file is corrected by another."""
         return any(file.layers for file in self.files)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the files by themselves are the model."""
+        return not self.has_layers and not self.stale
+
+    @property
+    def revised(self) -> bool:
+        """Whether tuples have been revised since the first fit."""
+        return any(change["what"] == "revised" for change in self.changes)
+
+    @property
+    def drift_is_void(self) -> bool:
+        """Whether no drift is certified any more: the model was revised, and nobody asked for a bound on it (semantics 7.2)."""
+        return self.revised and not any(self.fit.get("drift", {}).values())
 
     @property
     def end(self) -> int | None:
@@ -148,7 +164,7 @@ class Manifest:
         """The file's text."""
         fields = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION if self.has_layers else PLAIN_VERSION,
+            "format_version": PLAIN_VERSION if self.is_plain else FORMAT_VERSION,
             "pulse_version": self.pulse_version,
             "created": self.created,
             "fits": self.fits,
@@ -165,6 +181,7 @@ class Manifest:
             "changes": list(self.changes),
             "log": list(self.log),
             "history": self.history,
+            "stale": self.stale,
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -217,6 +234,7 @@ class Manifest:
                 changes=tuple(fields.get("changes", ())),
                 log=tuple(fields.get("log", ())),
                 history=fields.get("history", {}),
+                stale=fields.get("stale", False),
             )
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SchemaError) as e:
             raise StoreError(

@@ -32,11 +32,11 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
 from pulse.store.errors import HistoryGoneError, StoreError
-from pulse.store.layers import OWN, Overlay, cut
+from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
 from pulse.store.stored import Stored
 
-ENDS, ASIDE, CLOSING, OLD = "_ends", "_aside", "closing", "_old"
+ENDS, ASIDE, CLOSING, OLD, TUPLES = "_ends", "_aside", "closing", "_old", "_tuples"
 UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
 
 
@@ -103,13 +103,13 @@ class Model:
     def __len__(self) -> int:
         """Segments, points included."""
         if self.as_of is not None:
-            return self._table(["lo"], None).num_rows
+            return self.rows(["lo"], None).num_rows
         return sum(file.rows for file in self.manifest.files)
 
     def dataset(self) -> ds.Dataset:
         """The segments as an Arrow dataset: the files themselves, or where layers correct them the corrected table, in memory."""
-        if self.has_layers or self.as_of is not None:
-            return ds.dataset(self._table(None, None))
+        if not self.manifest.is_plain or self.as_of is not None:
+            return ds.dataset(self.rows())
         return self._files()
 
     def _files(self) -> ds.Dataset:
@@ -129,7 +129,7 @@ class Model:
         ]
         return Overlay(opened, self.schema, self.as_of)
 
-    def _table(self, columns: Sequence[str] | None, condition: Any) -> pa.Table:
+    def rows(self, columns: Sequence[str] | None = None, condition: Any = None) -> pa.Table:
         """The rows of all files, corrected, of these columns beside those that say where a segment lies."""
         names = self.schema.arrow_schema().names
         if columns is not None:
@@ -139,14 +139,19 @@ class Model:
         overlay = self.overlay(self.manifest.files, names, condition)
         if overlay is not None:
             table = pa.concat_tables([overlay.over(table), overlay.put.select(names)])
-        return cut(table, self.schema, self.as_of)
+        return self.as_read(table)
+
+    def as_read(self, table: pa.Table) -> pa.Table:
+        """Corrected rows as of the model's instant, without drifts that are void."""
+        table = cut(table, self.schema, self.as_of)
+        return without_drift(table, self.schema) if self.manifest.drift_is_void else table
 
     def read(self, *, key: Any = None, start: Any = None, end: Any = None) -> SegmentBatch:
         """The segments by key and time, of one key or within ``[start, end)`` only; reads the row groups that may hold some.
 
         ``key`` is a mapping of key columns to values, or the value of the only key column.
         """
-        table = self._table(None, self._filter(key, start, end))
+        table = self.rows(None, self._filter(key, start, end))
         batch = SegmentBatch.from_arrow(table, self.schema, check=False).sort()
         if start is not None or end is not None:
             batch = batch.restrict(start, end)
@@ -164,7 +169,7 @@ class Model:
             yield self._batch(overlay.put)
 
     def _batch(self, table: pa.Table) -> SegmentBatch:
-        return SegmentBatch.from_arrow(cut(table, self.schema, self.as_of), self.schema, check=False)
+        return SegmentBatch.from_arrow(self.as_read(table), self.schema, check=False)
 
     def keys(self) -> pa.Table:
         """The distinct keys."""
@@ -172,7 +177,7 @@ class Model:
         if not names:
             return pa.table({})
         plain = not self.has_layers and self.as_of is None
-        table = self._files().to_table(columns=names) if plain else self._table([], None).select(names)
+        table = self._files().to_table(columns=names) if plain else self.rows([], None).select(names)
         return table.group_by(names).aggregate([]).sort_by([(n, "ascending") for n in names])
 
     def aside(self) -> pa.Table | None:

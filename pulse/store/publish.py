@@ -11,11 +11,12 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pulse.core.errors import PulseError
 from pulse.store.errors import ModelExistsError, WriteError
+from pulse.store.lock import locked
 from pulse.store.manifest import FILE
 
 
@@ -24,6 +25,11 @@ def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder to write into; it becomes ``out`` when the block ends well, and is gone when it does not."""
     target = Path(out).absolute()
     check_free(target, replace=replace)
+    with locked(target, "a fit") if (target / FILE).is_file() else nullcontext():
+        yield from _staged(target)
+
+
+def _staged(target: Path) -> Iterator[Path]:
     staging = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.tmp"
     made = [folder for folder in staging.parents if not folder.exists()]  # the innermost first
     try:

@@ -154,7 +154,7 @@ class RevisionWriter:
         """
         folder, old = self.model.path, self.model.manifest
         manifest = self._manifest(counts, keep, tuples)
-        if manifest.has_layers:
+        if not manifest.is_plain:
             forbid_plain_reading(folder)
         if not manifest.kept and too_heavy(manifest):
             manifest = merged(folder, manifest)
@@ -172,7 +172,7 @@ class RevisionWriter:
         )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         change = {"version": self.version, "at": now, "what": "revised", "kept": keep, "counts": dict(counts)}
-        return replace(
+        revised = replace(
             old,
             files=tuple(files),
             counts={**old.counts, "tuples": old.tuples + tuples},
@@ -183,6 +183,7 @@ class RevisionWriter:
             changes=(*old.changes, change),
             log=(*old.log, *sorted(self._logs)),
         )
+        return replace(revised, stale=revised.drift_is_void and (old.stale or not old.revised))
 
 
 @contextmanager

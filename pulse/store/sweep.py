@@ -16,6 +16,7 @@ from pulse.store.model import ASIDE, OLD, UNMERGED, version_of
 
 _SEGMENTS = re.compile(r"(part|closing)-\d+(v\d+)?-\d+\.parquet|_layer-\d+-.*\.parquet")
 _LOG = re.compile(r"_revisions-\d+-\d+\.parquet")
+_VERSIONED = re.compile(r"_revised-ends-(\d+)-\d+\.parquet")
 _DRAFT = re.compile(r"_.*\.\d+\.tmp")
 _MANIFEST = re.compile(r"_pulse-(\d+)\.json")
 
@@ -65,7 +66,7 @@ def sweep(folder: Path, manifest: Manifest) -> None:
             path.unlink()
     if (folder / OLD).is_dir() and not any((folder / OLD).iterdir()):
         (folder / OLD).rmdir()
-    if not manifest.has_layers:
+    if manifest.is_plain:
         (folder / UNMERGED).unlink(missing_ok=True)
 
 
@@ -81,6 +82,9 @@ def _settle(folder: Path, path: Path, manifest: Manifest, older: set[str]) -> No
     name = path.name
     if _DRAFT.fullmatch(name):
         path.unlink(missing_ok=True)
+    elif found := _VERSIONED.fullmatch(name):
+        if int(found[1]) > manifest.version:
+            path.unlink()
     elif _LOG.fullmatch(name):
         if name not in manifest.log:
             path.unlink()

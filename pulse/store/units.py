@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
-from pulse.store.layers import OWN, Overlay, cut, in_order
+from pulse.store.layers import OWN, Overlay, in_order
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
 
@@ -84,8 +84,8 @@ def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression 
         versions = [layer.version for layer in layers]
         overlay = Overlay(list(zip(versions, found[len(files) :], strict=True)), model.schema, model.as_of)
         tables = [*(overlay.over(table) for table in tables), overlay.put]
-    if model.as_of is not None:
-        tables = [cut(table, model.schema, model.as_of) for table in tables]
+    if model.as_of is not None or model.manifest.drift_is_void:
+        tables = [model.as_read(table) for table in tables]
     tables = [table for table in tables if table.num_rows] or tables[:1]
     if len(tables) == 1 and not layers:
         return tables[0]

@@ -89,7 +89,7 @@ def test_units_that_stay_late_are_a_bug(tmp_path: Path) -> None:
 
 
 def test_joints_that_miss_a_bound_are_counted(tmp_path: Path) -> None:
-    def run(staging: Path, generation: int, ends: pa.Table | None) -> FitOutcome:
+    def run(staging: Path, generation: int, ends: pa.Table | None, keep: bool) -> FitOutcome:
         return FitOutcome((), {}, missed=2)
 
     model = make_model(tmp_path / "model", SPEC, (Source("s", 1, 1),), run)

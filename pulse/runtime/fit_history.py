@@ -1,0 +1,80 @@
+"""Tuples that stay with a model, for revisions of them (:mod:`pulse.store.history`): which, and for how long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pulse.core import parse_duration
+from pulse.core.errors import PulseError
+from pulse.runtime.fit_append import link
+from pulse.store.model import Model
+
+ALL = "all"
+Keep = str | int | None
+"""What stays: everything (``"all"``), so many microseconds before the newest tuple, or nothing."""
+
+
+class KeepError(PulseError, ValueError):
+    """A retention that is none."""
+
+
+def parse_keep(given: bool | str | float | None) -> Keep:
+    """How much to keep, as users write it: True or ``"all"``, or a duration.
+
+    >>> parse_keep("2 h"), parse_keep(True), parse_keep(None)
+    (7200000000, 'all', None)
+    """
+    if given is None or given is False:
+        return None
+    if given is True or (isinstance(given, str) and given.strip().lower() == ALL):
+        return ALL
+    keep = parse_duration(given)
+    if keep <= 0:
+        raise KeepError(f"keep_tuples: expected 'all' or a duration above zero, got {given!r}")
+    return keep
+
+
+def history_of(
+    staging: Path, progress: Path, keep: Keep, source: dict[str, Any], old: Model | None
+) -> dict[str, Any]:
+    """What the manifest says of the tuples; those that need not be kept any more are taken away from the staging folder.
+
+    The old model's are linked into it.
+    """
+    own = {"tuples": None if keep is None else _recorded(progress), "source": source}
+    if old is None:
+        fits = [own]
+    elif "fits" in old.manifest.history:
+        fits = [*old.manifest.history["fits"], own]
+    else:
+        return {}  # of a time when nobody took note
+    for name in [one["name"] for told in fits[:-1] for one in told["tuples"] or ()]:
+        assert old is not None
+        link(old.path / name, staging / name)
+    history: dict[str, Any] = {"keep": keep, "since": None, "fits": fits}
+    return _limited(history, staging) if isinstance(keep, int) else history
+
+
+def _recorded(progress: Path) -> list[dict[str, Any]]:
+    """The files of tuples that the units noted, in the units' order."""
+    notes = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(progress.glob("unit-*.json"))]
+    return [note["kept"] for note in notes if note["kept"] is not None]
+
+
+def _limited(history: dict[str, Any], staging: Path) -> dict[str, Any]:
+    files = [one for told in history["fits"] for one in told["tuples"] or ()]
+    if not files:
+        return history
+    since = max(one["end"] for one in files) - history["keep"]
+    if since <= min(one["start"] for one in files):
+        return history
+    for one in files:
+        if one["end"] < since:
+            (staging / one["name"]).unlink()
+    fits = [
+        {**told, "tuples": told["tuples"] and [one for one in told["tuples"] if one["end"] >= since]}
+        for told in history["fits"]
+    ]
+    return {**history, "since": since, "fits": fits}

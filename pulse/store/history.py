@@ -1,0 +1,320 @@
+"""The connection point of a stored model's input: its tuples, as they stand after all revisions (semantics 7.3).
+
+They are read from where they are, fit by fit: from ``_tuples-FFF-….parquet`` in the model, if the fit was told to keep them,
+else from its source files, if those are there and unchanged. The revisions that have been applied
+(``_revisions-VVV-….parquet``) are laid over them. With a retention the newest stretch alone is kept; asking for more is an error
+that says how much was needed.
+
+The manifest's ``history``::
+
+    {"keep": null, "all" or microseconds,    whether tuples are kept, and how much: of the newest one backwards
+     "since": microseconds or null,          those before it are not kept
+     "fits": [{"tuples": [{"name", "rows", "start", "end"}] or null,      of each fit: those that are kept, or
+               "source": {"format": …, "files": [{"path", "bytes", "modified"}]}}]}     where they came from
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pulse.core import StreamSchema, format_duration, format_instant
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.keys import key_ranks
+from pulse.core.regions import EARLIEST, LATEST, Regions
+from pulse.operators.refit_tuples import as_tuples, correct
+from pulse.operators.tuples import values
+from pulse.store.errors import HistoryGoneError
+from pulse.store.log import log_rows, tuple_schema
+from pulse.store.model import Model
+from pulse.store.sources import read_source
+from pulse.stream.revisions import Revisions
+
+_NEAR = 16  # tuples beyond a region that are looked at for its neighbours, if they came evenly; more where that is too few
+_FEW = 32  # regions that are asked of the files one by one
+
+
+@dataclass(frozen=True)
+class TupleHistory:
+    """The tuples of a model; ``more`` are revisions that are applied and not yet committed."""
+
+    model: Model
+    more: tuple[pa.Table, ...] = ()
+    _sources: dict[int, tuple[set[Any], pa.Table]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def schema(self) -> StreamSchema:
+        """The stream's attributes."""
+        return self.model.schema
+
+    def after(self, revisions: pa.Table) -> TupleHistory:
+        """The history with these revisions applied as well."""
+        return replace(self, more=(*self.more, revisions))
+
+    def since(self) -> int | None:
+        """From when on tuples are kept, microseconds; None: from the beginning."""
+        since: int | None = self.model.manifest.history.get("since")
+        return since
+
+    def read(self, regions: Regions, neighbours: int = 1) -> pa.Table:
+        """The tuples in the regions, and of its key so many instants before and after each; by key, time and arrival."""
+        if not len(regions):
+            return tuple_schema(self.schema).empty_table()
+        self._check_since(regions)
+        first, last = self._reach()
+        margin = self._first_margin(neighbours)
+        while True:
+            tuples = self._corrected(_wider(regions, margin))
+            keep, alone = _chosen(tuples, regions, self.schema, neighbours)
+            if not alone.any() or margin >= last - first:
+                break
+            margin = min(64 * margin, last - first)
+        if alone.any():
+            self._check_before(regions.take(np.flatnonzero(alone)))
+        return tuples.filter(pa.array(keep))
+
+    # -- how far --------------------------------------------------------------------------------------------
+
+    def _reach(self) -> tuple[int, int]:
+        """Instants before and after all tuples there are."""
+        bounds = [one for file in self.model.manifest.files for one in (file, *file.layers)]
+        starts = [one.start for one in bounds if one.start is not None]
+        ends = [one.end for one in bounds if one.end is not None]
+        for table in self.more:
+            at = table.column(self.schema.time).cast(pa.int64())
+            if len(at):
+                starts.append(pc.min(at).as_py())
+                ends.append(pc.max(at).as_py())
+        return min(starts, default=0) - 1, max(ends, default=0) + 1
+
+    def _first_margin(self, neighbours: int) -> int:
+        manifest = self.model.manifest
+        first, last = self._reach()
+        keys = max(1, sum(file.keys for file in manifest.files))
+        return max(1, int((last - first) * _NEAR * neighbours * keys / max(1, manifest.tuples)))
+
+    def _check_since(self, regions: Regions) -> None:
+        """That no tuple is asked for that has been let go."""
+        since = self.since()
+        if since is None:
+            return
+        early = np.flatnonzero(regions.start < since)
+        if len(early) and self._began(regions.take(early), since).any():
+            self._gone(f"tuples since {_said(int(regions.start[early].min()))}")
+
+    def _check_before(self, regions: Regions) -> None:
+        since = self.since()
+        if since is not None and self._began(regions, since, before=True).any():
+            self._gone(f"the tuple before {_said(int(regions.start.min()))}")
+
+    def _gone(self, needed: str) -> None:
+        since, keep = self.since(), self.model.manifest.history.get("keep")
+        assert since is not None
+        kept = f" (--keep-tuples {format_duration(keep)})" if isinstance(keep, int) else ""
+        raise HistoryGoneError(
+            f"older than the history kept: {needed} are needed; {self.model.path} keeps those since {format_instant(since)}{kept}"
+        )
+
+    def _began(self, regions: Regions, since: int, *, before: bool = False) -> BoolArray:
+        """Per region whether its key has a model before ``since`` that reaches into the region (or lies before it at all)."""
+        names = [*self.schema.key_names, "ref", "lo", "hi"]
+        until = ds.field("ref") < pa.scalar(since, pa.int64()).cast(pa.timestamp("us"))
+        condition = _of_keys(regions, self.schema)
+        table = self.model.rows(names, until if condition is None else condition & until)
+        tuples, asked = _ranked(table, regions, self.schema)
+        ends = table.column("ref").cast(pa.int64()).to_numpy() + table.column("hi").to_numpy() * 1e6
+        reached = np.full(int(max(tuples.max(initial=-1), asked.max())) + 1, -np.inf)
+        np.maximum.at(reached, tuples, ends)
+        begun: BoolArray = reached[asked] > (-np.inf if before else regions.start)
+        return begun
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def _corrected(self, regions: Regions) -> pa.Table:
+        """The tuples in the regions after all revisions."""
+        tuples = pa.concat_tables([tuple_schema(self.schema).empty_table(), *self._recorded(regions)])
+        tuples = tuples.filter(pa.array(inside(tuples, regions, self.schema)))
+        since = self.since()
+        if since is not None:
+            tuples = tuples.filter(pa.array(self._times(tuples) >= since))
+        ranks = key_ranks([tuples.column(n).combine_chunks() for n in self.schema.key_names], tuples.num_rows)
+        tuples = tuples.take(pa.array(np.lexsort((self._times(tuples), ranks))))
+        log = log_rows(self.model, self.more, _of_keys(regions, self.schema))
+        log = log.filter(pa.array(inside(log, regions, self.schema)))
+        if not log.num_rows:
+            return tuples
+        return correct(tuples, Revisions(self.schema, log.combine_chunks()), nonfinite="hole").tuples
+
+    def _recorded(self, regions: Regions) -> list[pa.Table]:
+        """What each fit was of, at least in the regions."""
+        fits = self.model.manifest.history.get("fits")
+        if fits is None:
+            raise HistoryGoneError(
+                f"{self.model.path}: it does not say where its tuples are; fit it anew, with --keep-tuples all to keep them in it"
+            )
+        return [
+            self._kept(told["tuples"], regions)
+            if told["tuples"] is not None
+            else self._source(fits, i, regions)
+            for i, told in enumerate(fits)
+        ]
+
+    def _kept(self, files: list[dict[str, Any]], regions: Regions | None, keys: Any = None) -> pa.Table:
+        start, end = (EARLIEST, LATEST) if regions is None else (regions.start.min(), regions.end.max())
+        names = [
+            str(self.model.path / one["name"]) for one in files if one["start"] < end and one["end"] >= start
+        ]
+        if not names:
+            return tuple_schema(self.schema).empty_table()
+        condition = keys if regions is None else _condition(regions, self.schema)
+        return as_tuples(ds.dataset(names, format="parquet").to_table(filter=condition), self.schema)
+
+    def _source(self, fits: list[dict[str, Any]], number: int, regions: Regions) -> pa.Table:
+        """The tuples of the regions' keys in the files of a fit, but for those that were set aside."""
+        wanted = _key_set(regions, self.schema)
+        held = self._sources.get(number)
+        if held is None or not wanted <= held[0]:
+            where, condition = str(self.model.path), _of_keys(regions, self.schema)
+            read = (
+                as_tuples(table, self.schema)
+                for table in read_source(fits[number]["source"], self.schema, where)
+            )
+            some = [table if condition is None else table.filter(condition) for table in read]
+            table = pa.concat_tables([tuple_schema(self.schema).empty_table(), *some])
+            earlier = [
+                self._kept(one["tuples"], None, condition)
+                for one in fits[:number]
+                if one["tuples"] is not None
+            ]
+            earlier += [
+                self._source(fits, i, regions) for i, one in enumerate(fits[:number]) if one["tuples"] is None
+            ]
+            held = wanted, table.filter(pa.array(self._counts(table, earlier)))
+            self._sources[number] = held
+        return held[1]
+
+    def _counts(self, table: pa.Table, earlier: list[pa.Table]) -> BoolArray:
+        """Which tuples, in order of arrival, the fit did not set aside (semantics 2.5)."""
+        both = pa.concat_tables([*earlier, table])
+        n, before = both.num_rows, both.num_rows - table.num_rows
+        ranks = key_ranks([both.column(name).combine_chunks() for name in self.schema.key_names], n)
+        finite = np.isfinite(values(both, self.schema)).all(axis=0)
+        holes = self.model.manifest.fit.get("nonfinite") == "hole"
+        known = np.where(finite | holes, self._times(both), EARLIEST)
+        order = np.argsort(ranks, kind="stable")
+        newest = np.empty(n, dtype=np.int64)
+        for own in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
+            newest[own] = np.maximum.accumulate(known[own])
+        counts: BoolArray = (known >= newest) & (finite | holes)
+        return counts[before:]
+
+    def _times(self, table: pa.Table) -> IntArray:
+        at: IntArray = table.column(self.schema.time).cast(pa.int64()).to_numpy()
+        return at
+
+
+def _said(instant: int) -> str:
+    return "the beginning" if instant <= EARLIEST else format_instant(instant)
+
+
+def _wider(regions: Regions, margin: int) -> Regions:
+    """Merged regions with so much more before and after each."""
+    start = np.maximum(regions.start, EARLIEST + margin) - margin
+    return Regions(regions.keys, start, np.minimum(regions.end, LATEST - margin) + margin).merged()
+
+
+def _ranked(table: pa.Table, regions: Regions, schema: StreamSchema) -> tuple[IntArray, IntArray]:
+    """The keys of rows and of regions as numbers, equal for equal keys."""
+    columns = [
+        pa.concat_arrays([table.column(name).combine_chunks().cast(type_), own.cast(type_)])
+        for (name, type_), own in zip(schema.key, regions.keys, strict=True)
+    ]
+    ranks = key_ranks(columns, table.num_rows + len(regions))
+    return ranks[: table.num_rows], ranks[table.num_rows :]
+
+
+def inside(table: pa.Table, regions: Regions, schema: StreamSchema) -> BoolArray:
+    """Which rows lie in one of the regions, which are merged."""
+    of_row, of_region = _ranked(table, regions, schema)
+    at = table.column(schema.time).cast(pa.int64()).to_numpy()
+    n, m = len(at), len(regions)
+    rank, time = np.concatenate([of_region, of_row]), np.concatenate([regions.start, at])
+    order = np.lexsort((np.arange(m + n) >= m, time, rank))  # a region before the rows at its start
+    last = np.empty(m + n, dtype=np.int64)
+    last[order] = np.maximum.accumulate(np.where(order < m, np.arange(m + n), -1))
+    found = last[m:]
+    region = np.where(found >= 0, order[np.maximum(found, 0)], 0)
+    within: BoolArray = (found >= 0) & (of_region[region] == of_row) & (at < regions.end[region])
+    return within
+
+
+def _chosen(
+    tuples: pa.Table, regions: Regions, schema: StreamSchema, neighbours: int
+) -> tuple[BoolArray, BoolArray]:
+    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour on a side."""
+    rank, asked = _ranked(tuples, regions, schema)
+    at = tuples.column(schema.time).cast(pa.int64()).to_numpy()
+    n = len(at)
+    begins = np.flatnonzero(np.append(True, (np.diff(rank) != 0) | (np.diff(at) != 0))[:n])  # instants
+    rank_of, time_of = rank[begins], at[begins]
+    first, after = (_position(rank_of, time_of, asked, edge) for edge in (regions.start, regions.end))
+    low, high = (np.searchsorted(rank_of, asked, side=side) for side in ("left", "right"))
+    alone = (first - neighbours < low) | (after + neighbours > high)
+    take = np.zeros(len(begins) + 1, dtype=np.int64)
+    np.add.at(take, np.clip(first - neighbours, low, high), 1)
+    np.add.at(take, np.clip(after + neighbours, low, high), -1)
+    chosen = np.cumsum(take)[:-1] > 0
+    keep: BoolArray = np.repeat(chosen, np.diff(np.append(begins, n)))
+    return keep, alone
+
+
+def _position(rank: IntArray, time: IntArray, asked: IntArray, at: IntArray) -> IntArray:
+    """Per question how many instants, by key and time, come before it."""
+    n = len(rank)
+    order = np.lexsort(
+        (np.arange(n + len(asked)) < n, np.concatenate([time, at]), np.concatenate([rank, asked]))
+    )
+    before = np.cumsum(order < n)
+    found = np.empty(n + len(asked), dtype=np.int64)
+    found[order] = before
+    return found[n:]
+
+
+def _key_set(regions: Regions, schema: StreamSchema) -> set[Any]:
+    if not schema.key:
+        return {()}
+    return set(zip(*(column.to_pylist() for column in regions.keys), strict=True))
+
+
+def _of_keys(regions: Regions, schema: StreamSchema) -> pc.Expression | None:
+    """Rows that may be of one of the regions' keys; None where a stream has no key."""
+    condition = None
+    for (name, type_), column in zip(schema.key, regions.keys, strict=True):
+        own = ds.field(name).isin(pc.unique(column.cast(type_)))
+        condition = own if condition is None else condition & own
+    return condition
+
+
+def _condition(regions: Regions, schema: StreamSchema) -> pc.Expression:
+    """Rows that may lie in one of the regions: exactly where there are few, so that only their row groups are read."""
+    at = ds.field(schema.time)
+    if len(regions) > _FEW:
+        keys, span = _of_keys(regions, schema), _between(at, int(regions.start.min()), int(regions.end.max()))
+        return span if keys is None else keys & span
+    condition = None
+    for i in range(len(regions)):
+        own = _between(at, int(regions.start[i]), int(regions.end[i]))
+        for (name, type_), column in zip(schema.key, regions.keys, strict=True):
+            own = (ds.field(name) == column[i].cast(type_)) & own
+        condition = own if condition is None else condition | own
+    return condition
+
+
+def _between(at: pc.Expression, start: int, end: int) -> pc.Expression:
+    first, last = (pa.scalar(edge, pa.int64()).cast(pa.timestamp("us")) for edge in (start, end))
+    return (at >= first) & (at < last)

@@ -1,0 +1,50 @@
+"""The log of a stored model: the revisions of its tuples that have been applied, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulse.core import StreamSchema
+from pulse.store.model import Model
+from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema
+
+
+def tuple_schema(schema: StreamSchema) -> pa.Schema:
+    """The columns of tuples as revisions have them."""
+    return pa.schema([field for field in revision_schema(schema) if field.name not in (KIND, KNOWN)])
+
+
+def log_rows(model: Model, more: tuple[pa.Table, ...] = (), keys: Any = None) -> pa.Table:
+    """The log of this version, and more on top; only rows that meet a condition on keys.
+
+    A replacement that moves its tuple is a deletion and an insertion here, so that each row, or pair of rows, is about one
+    instant of one key and any stretch of time can be replayed by itself.
+    """
+    tables = [apart(pq.read_table(model.path / name), model.schema) for name in model.manifest.log]
+    tables += [apart(table, model.schema) for table in more]
+    some = [table if keys is None else table.filter(keys) for table in tables]
+    return pa.concat_tables([revision_schema(model.schema).empty_table(), *some])
+
+
+def apart(table: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Revisions with every replacement that moves a tuple, to another key or instant, taken apart."""
+    revisions = Revisions(schema, table.cast(revision_schema(schema)))
+    both = (revisions.old_rows >= 0) & (revisions.new_rows >= 0)
+    old, new = revisions.old_rows[both], revisions.new_rows[both]
+    if not len(old):
+        return revisions.table
+    moves = np.zeros(len(old), dtype=bool)
+    for name in (*schema.key_names, schema.time):
+        column = table.column(name)
+        moves |= pc.not_equal(column.take(pa.array(old)), column.take(pa.array(new))).to_numpy().astype(bool)
+    if not moves.any():
+        return revisions.table
+    kinds = np.array(revisions.table.column(KIND).to_pylist(), dtype=object)
+    kinds[old[moves]], kinds[new[moves]] = "-D", "+I"
+    at = revisions.table.column_names.index(KIND)
+    return revisions.table.set_column(at, KIND, pa.array(kinds, pa.string()))

@@ -1,0 +1,96 @@
+"""Sources of a fit, as a manifest remembers them: enough to read the very same tuples again, or to see that they are gone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import StreamSchema
+from pulse.core.errors import PulseError
+from pulse.datasets.format import Format
+from pulse.datasets.projection import Extent, Projection
+from pulse.datasets.registry import FORMATS, get_format
+from pulse.operators.tuples import needed_columns
+from pulse.store.errors import HistoryGoneError, SourceChangedError
+
+_KEEP = "fit it with --keep-tuples all (keep_tuples=True) to keep them in the model"
+
+
+def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
+    """What the manifest says of the files of a fit; of data that were in no file, nothing."""
+    if format is None:
+        return {"format": None, "files": []}
+    files = []
+    for path in paths:
+        stat = Path(path).stat()
+        files.append(
+            {"path": str(Path(path).absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+        )
+    return {"format": _encoded(format), "files": files}
+
+
+def check_unchanged(told: dict[str, Any], where: str) -> Format:
+    """How to read the files again; an error where they are not what was modelled."""
+    if told.get("format") is None:
+        raise HistoryGoneError(f"{where}: its tuples were in no file that can be read again; {_KEEP}")
+    for file in told["files"]:
+        path = Path(file["path"])
+        if not path.is_file():
+            raise HistoryGoneError(f"{where}: its tuples were in {path}, which is gone; {_KEEP}")
+        stat = path.stat()
+        if (stat.st_size, stat.st_mtime_ns) != (file["bytes"], file["modified"]):
+            how = (
+                f"{file['bytes']:,} bytes then, {stat.st_size:,} now"
+                if stat.st_size != file["bytes"]
+                else "written since"
+            )
+            raise SourceChangedError(
+                f"{where}: its tuples were in {path}, which has changed since the fit ({how}); {_KEEP}"
+            )
+    return _decoded(told["format"])
+
+
+def read_source(told: dict[str, Any], schema: StreamSchema, where: str) -> Iterator[pa.Table]:
+    """All tuples of the files, in order of arrival."""
+    format = check_unchanged(told, where)
+    try:
+        for unit in format.units([file["path"] for file in told["files"]]):
+            for batch in format.batches(unit, needed_columns(schema)):
+                yield pa.Table.from_batches([batch])
+    except PulseError as e:
+        raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_KEEP}") from e
+
+
+def _encoded(format: Format) -> dict[str, Any] | None:
+    """A format as JSON holds it; None where it would not come back the same."""
+    if format.name not in FORMATS:
+        return None
+    options = {field.name: _plain(getattr(format, field.name)) for field in dataclasses.fields(format)}
+    told = {"name": format.name, "options": options}
+    try:
+        return told if _decoded(told) == format else None
+    except (PulseError, TypeError, ValueError, KeyError):
+        return None
+
+
+def _decoded(told: dict[str, Any]) -> Format:
+    return get_format(told["name"], **{name: _read(value) for name, value in told["options"].items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Projection):
+        extent = [None if one == np.inf else float(one) for one in value.extent]
+        return {"crs": value.crs, "extent": extent, "distortion": float(value.distortion)}
+    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, dict):
+        extent = Extent(*(np.inf if one is None else one for one in value["extent"]))
+        return Projection(value["crs"], extent, value["distortion"])
+    return tuple(_read(one) for one in value) if isinstance(value, list) else value
