@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.elements import ElementKind
@@ -29,6 +30,9 @@ _CODES = {
     ElementKind.OLD.value: _OLD,
     ElementKind.NEW.value: _NEW,
 }
+PAIR = "_pulse_pair"
+"""A column that says of rows whether the next was theirs, for rows that are dealt out."""
+
 _SHORT = 80  # characters of a value that a reason repeats
 
 
@@ -68,23 +72,40 @@ def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
     index = column.indices.fill_null(len(said)).to_numpy()
     code = np.array([_CODES.get(one, _UNKNOWN) for one in [*said, None]], np.int64)[index]
     old = np.flatnonzero((code == _OLD) | (code == _DELETION))
-    follows = old[(old + 1 < len(code)) & (code[old] == _OLD)]
-    follows = follows[code[follows + 1] == _NEW]
-    if len(follows):
-        both = table.select(list(schema.key_names)).take(pa.array(np.concatenate([follows, follows + 1])))
-        ranks = key_ranks([_one(one) for one in both.columns], 2 * len(follows))
-        follows = follows[ranks[: len(follows)] == ranks[len(follows) :]]
-    paired = np.zeros(len(code), bool)
-    paired[follows] = True
+    new = np.full(len(old), -1, np.int64)
     inserted = (code == _INSERTION) | (code == _NEW)
-    inserted[follows + 1] = False
+    if len(old):
+        halves = old[replacements(table, schema.key_names, kind)[old]]
+        new[np.isin(old, halves)] = halves + 1
+        inserted[halves + 1] = False
     aside: dict[str, list[int]] = {}
     for row in np.flatnonzero(code == _UNKNOWN).tolist():
         what = [*said, None][index[row]]
         known = ", ".join(_CODES)
         aside.setdefault(f"no kind of element: expected one of {known}, got {what!r}", []).append(row)
-    new = np.where(paired[old], old + 1, -1)
     return Sorted(np.flatnonzero(inserted), Elements(old, new), aside)
+
+
+def replacements(table: pa.Table, keys: Sequence[str], kind: str) -> BoolArray:
+    """Rows that are the old half of a replacement: ``-U`` right before a ``+U`` of the same key.
+
+    Where rows of other keys were taken out of between (:data:`PAIR`), only such as were neighbours before.
+    """
+    n = table.num_rows
+    found: BoolArray = np.zeros(n, bool)
+    column = table.column(kind)
+    old = pc.fill_null(pc.equal(column, ElementKind.OLD.value), False).to_numpy(zero_copy_only=False)
+    at = np.flatnonzero(old[:-1])
+    if PAIR in table.column_names:
+        at = at[table.column(PAIR).to_numpy()[at]]
+    new = pc.fill_null(pc.equal(column, ElementKind.NEW.value), False).to_numpy(zero_copy_only=False)
+    at = at[new[at + 1]]
+    if len(at):
+        both = table.select(list(keys)).take(pa.array(np.concatenate([at, at + 1])))
+        ranks = key_ranks([_one(one) for one in both.columns], 2 * len(at))
+        at = at[ranks[: len(at)] == ranks[len(at) :]]
+    found[at] = True
+    return found
 
 
 @dataclass

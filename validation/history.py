@@ -37,7 +37,7 @@ from pulse.operators.relation import Relation
 from pulse.operators.tuples import check_columns, needed_columns, times
 from pulse.validation.absorption import InForce, Tuples, absorbed
 from pulse.validation.aside import placed, together
-from pulse.validation.corrections import Elements, Pool, sorted_out
+from pulse.validation.corrections import PAIR, Elements, Pool, sorted_out
 from pulse.validation.tuple_log import Chunk, TupleLog
 from pulse.validation.validator import Counts, Key, Validator
 
@@ -243,16 +243,24 @@ class _Batch:
             rows, none = np.arange(good.num_rows), np.zeros(0, np.int64)
             t = times(good, schema)[0]
             return cls(good, rows, Elements(none, none), t, table.num_rows - good.num_rows, {}, left_out)
-        numbered = table.select([*names, kind]).append_column(_ROW, pa.array(np.arange(table.num_rows)))
+        pair = [PAIR] if PAIR in table.column_names else []
+        whole = table.select([*names, kind, *pair])
+        numbered = whole.append_column(_ROW, pa.array(np.arange(table.num_rows)))
         found = sorted_out(numbered, schema, kind)
         good, left_out = placed(numbered, schema.key_names, schema.time)
-        left_out = [one.drop_columns([_ROW]) for one in left_out]
+        left_out = [one.drop_columns([_ROW, *pair]) for one in left_out]
         place = np.full(table.num_rows + 1, -1, np.int64)  # the last: of row -1
         place[good.column(_ROW).to_numpy()] = np.arange(good.num_rows)
         misplaced = table.num_rows - good.num_rows
         none = np.zeros(0, np.int64)
         batch = cls(
-            good.drop_columns([_ROW]), none, found.elements, times(good, schema)[0], misplaced, {}, left_out
+            good.drop_columns([_ROW, *pair]),
+            none,
+            found.elements,
+            times(good, schema)[0],
+            misplaced,
+            {},
+            left_out,
         )
         insertions = place[found.insertions]
         batch.insertions = insertions[insertions >= 0]

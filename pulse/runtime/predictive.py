@@ -32,8 +32,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pulse.core.errors import PulseError
-from pulse.plan.exchanges import place_exchanges
-from pulse.plan.nodes import Exchange, walk
+from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
 from pulse.runtime.predictive_job import Job, JobError
@@ -95,9 +94,8 @@ class Running:
 
 
 def runs_in_buckets(predictor: Predictor) -> bool:
-    """Whether all rows that must meet lie by their stream's key."""
-    placed = place_exchanges(predictor.standing.plan)
-    return not any(isinstance(node, Exchange) for node in walk(placed))
+    """Whether all rows that must meet lie in one bucket, if tuples are dealt by some of their stream's key."""
+    return dealt_by(predictor) is not None
 
 
 def start(
@@ -137,12 +135,14 @@ def _predicted(
     spark: SparkSession, job: Job, predictor: Predictor, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
     """The job's rows, as :data:`ROWS`."""
-    parts = []
+    parts, dealing = [], dealt_by(predictor)
     for name, spec in predictor.specs.items():
-        frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name))
-        parts.append(frame.mapInArrow(Packer(name), PARCELS))
+        by = spec.schema.key_names if dealing is None else dealing[name]
+        frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name), by)
+        packer = Packer(name, job.streams[name].kind, spec.schema.key_names)
+        parts.append(frame.mapInArrow(packer, PARCELS))
     parcels = reduce(DataFrame.union, parts)
-    if runs_in_buckets(predictor):
+    if dealing is not None:
         return _stateful(parcels, Predicting(predictor, job.lateness))
     spread = spread_of(predictor, job.buckets, job.cell)
     if spread is not None:

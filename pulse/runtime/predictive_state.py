@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from pulse.core.elements import ElementKind
 from pulse.core.errors import PulseError
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
@@ -45,6 +46,7 @@ from pulse.runtime.predictive_revisions import (
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
 from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
+from pulse.validation.corrections import PAIR, replacements
 from pulse.validation.history import History, Taken
 from pulse.validation.needs import PACE
 from pulse.validation.tuple_log import Chunk
@@ -80,9 +82,14 @@ class StateError(PulseError, ValueError):
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``."""
+    """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
+
+    ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns.
+    """
 
     stream: str
+    kind: str | None = None
+    keys: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -91,14 +98,22 @@ class Packer:
         for batch in batches:
             waiting.append(batch)
             rows += batch.num_rows
-            if rows >= _PARCEL_ROWS:
+            if rows >= _PARCEL_ROWS and not self._opens(batch):
                 yield from self._packed(waiting, partition, number)
                 number, waiting, rows = number + rows, [], 0
         if rows:
             yield from self._packed(waiting, partition, number)
 
+    def _opens(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch ends between the halves of a replacement."""
+        if self.kind is None or not batch.num_rows:
+            return False
+        return bool(batch.column(self.kind)[-1].as_py() == ElementKind.OLD.value)
+
     def _packed(self, batches: list[pa.RecordBatch], partition: int, number: int) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(batches)
+        if self.kind is not None:
+            table = table.append_column(PAIR, pa.array(replacements(table, self.keys, self.kind)))
         tuples = table.drop_columns(["_place", "_modified", "_origin", "_block"])
         place = table.column("_place").to_numpy()
         modified, block = table.column("_modified").to_numpy(), table.column("_block").to_numpy()
