@@ -231,9 +231,14 @@ def unreadable(file: str, format: str, reason: str) -> SourceError:
 
 
 def frame_of(
-    spark: SparkSession, stream: StreamJob, schema: StreamSchema, buckets: int, given: DataFrame | None = None
+    spark: SparkSession,
+    stream: StreamJob,
+    schema: StreamSchema,
+    buckets: int,
+    given: DataFrame | None = None,
+    by: tuple[str, ...] | None = None,
 ) -> DataFrame:
-    """The stream's tuples as a streaming frame, with what :data:`ORDER` names."""
+    """The stream's tuples as a streaming frame, with what :data:`ORDER` names; dealt to buckets ``by`` key attributes, or all."""
     from pyspark.sql import functions as F
 
     if given is None:
@@ -250,7 +255,7 @@ def frame_of(
     elif given is None and stream.source == "kafka":
         order |= {"_origin": F.col("_kafka_partition"), "_block": F.col("_kafka_offset")}
     # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
-    keys = [F.col(f"`{name}`") for name in schema.key_names]
+    keys = [F.col(f"`{name}`") for name in (schema.key_names if by is None else by)]
     place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
     needed = [F.col(f"`{name}`") for name in (*needed_columns(schema), *_kind(stream))]
     return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))

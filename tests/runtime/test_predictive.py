@@ -220,6 +220,23 @@ def test_buckets_give_what_one_process_gives(spark: SparkSession, tmp_path: Path
     assert read_changes(tmp_path / "out").equals(found)
 
 
+def test_groups_are_predicted_where_their_keys_are_dealt(spark: SparkSession, tmp_path: Path) -> None:
+    folder = ticks(tmp_path / "plain", 2)
+    for f, file in enumerate(sorted(folder.glob("*.parquet"))):
+        table = pq.ParquetFile(file).read()
+        venue = pa.array([f"v{int(one[1]) % 2}" for one in table["symbol"].to_pylist()])
+        (tmp_path / "in").mkdir(exist_ok=True)
+        arrive(tmp_path / "in", f, table.append_column("venue", venue))
+    job = tick_job(tmp_path, "select venue, max(price) as top from S group by venue")
+    job = replace(job, streams={"S": replace(job.streams["S"], key=("venue", "symbol"))})
+    assert runs_in_buckets(predictor_of(job))
+    status = ran(spark, job)
+    found = read_changes(tmp_path / "out")
+    assert len(found) > 5
+    assert final(found, ("venue",), "top") == final(in_process(job), ("venue",), "top")
+    assert status.tally.tuples == 320
+
+
 def test_a_batch_that_failed_after_its_results_were_written_gives_them_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
