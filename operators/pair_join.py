@@ -83,8 +83,12 @@ class PairJoin:
         left, right = named(left, right, self.columns)
         if pairs is None:
             pairs = self.pairs(left, right)
+        return joined(left, right, pairs, self.cells(left, right, pairs), self.columns)
+
+    def cells(self, left: Relation, right: Relation, pairs: IntArray) -> Cells:
+        """The cells of each of ``pairs`` that can matter; both sides under the names of the join's columns."""
         if self.near is None:
-            return joined(left, right, pairs, common_cells(left, right, pairs), self.columns)
+            return common_cells(left, right, pairs)
         own = position_boxes(left, self.near.left)
         same = _same_positions(left, right, self.near)
         boxes = own, own if same else position_boxes(right, self.near.right)
@@ -92,7 +96,7 @@ class PairJoin:
             _relevant(left, right, common_cells(left, right, chunk), self.near, boxes)
             for chunk in _chunks(left, right, pairs)
         ]
-        return joined(left, right, pairs, _concatenated(parts), self.columns)
+        return _concatenated(parts)
 
 
 def tracks(relation: Relation, position: tuple[str, str]) -> Tracks:

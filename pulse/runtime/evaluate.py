@@ -62,7 +62,7 @@ Homes = Callable[[Relation, Relation], PairHome]
 
 
 class Evaluation:
-    """The nodes of a fragment over ``inputs``: the relations of its leaves.
+    """The nodes of a fragment over ``inputs``: the relations of its leaves, or of any other nodes.
 
     ``possible`` says whether possible ranges are wanted at the end. ``home`` tells a pair join which of its pairs are solved
     here. What several nodes need is evaluated once, and kept as long as this object.
@@ -121,7 +121,7 @@ class Evaluation:
     # -- segments -------------------------------------------------------------------------------------------
 
     def _segments(self, node: Node, possible: bool) -> Relation:
-        if isinstance(node, (Scan, Exchange)):
+        if isinstance(node, (Scan, Exchange)) or node in self._inputs:
             return self._inputs[node]
         key = node, possible
         if key not in self._relations:

@@ -1,0 +1,138 @@
+"""How far a revision reaches, worked out when the plan is made (semantics 7.4).
+
+A change of an input in ``[a, b)`` can change results in ``[a - before, b + after)``: a window ``[t - size, t)`` holds it for
+closing times up to ``size`` later. To know these results, before and after, everything that shared a window with them is needed
+again::
+
+    changed            [a  b)
+    results            [a  b ───── size)          own reach: (0, size)
+    replayed [size ─── a  b ───── size)           what an anchor gives again
+
+Along a path reaches add up; the **radius** of a plan is the longest of them, and what a connection point has to keep.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pulse.plan.nodes import Join, Node, Scan, Window, walk
+
+
+class Reach(NamedTuple):
+    """Microseconds before and after a range."""
+
+    before: int
+    after: int
+
+    def plus(self, other: Reach) -> Reach:
+        """Both, one after the other.
+
+        >>> Reach(0, 3).plus(Reach(2, 2))
+        Reach(before=2, after=5)
+        """
+        return Reach(self.before + other.before, self.after + other.after)
+
+    def over(self, other: Reach) -> Reach:
+        """As far as either."""
+        return Reach(max(self.before, other.before), max(self.after, other.after))
+
+
+NONE = Reach(0, 0)
+
+
+def reach(node: Node) -> Reach:
+    """How far beyond a change of its input the node's results change."""
+    if isinstance(node, Window):
+        assert isinstance(node.size, int)
+        return Reach(0, node.size)
+    if isinstance(node, Join) and node.near is not None:
+        # What is near within a window of an instant is kept around it, on both sides.
+        assert isinstance(node.near.window, int)
+        return Reach(node.near.window, node.near.window)
+    return NONE
+
+
+def need(node: Node) -> Reach:
+    """How far around its results in a range the node's input must be known, so that their rows are known whole.
+
+    An extremum, or any result over tuples, may stay as it is for as long as a window, so that much is added at either end.
+    """
+    if isinstance(node, Window):
+        assert isinstance(node.size, int)
+        size = node.size
+        stays = node.function in ("min", "max") or node.input.columns.points
+        return Reach(2 * size, size) if stays else Reach(size, 0)
+    if isinstance(node, Join) and node.near is not None:
+        return reach(node)
+    return NONE
+
+
+def radius(plan: Node) -> Reach:
+    """How far around a revised range of a stream history is needed, on the longest path: what has to be kept.
+
+    >>> from pulse.core.columns import Columns
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> radius(Window(Window(scan, "avg", "S.x", "a", 3, None), "avg", "a", "b", 4, None))
+    Reach(before=7, after=7)
+    """
+    far = NONE
+    for found in _reaches(plan).get(plan, {}).values():
+        far = far.over(found)
+    back = _back(plan)
+    return Reach(far.before + back.before, far.after + back.after)
+
+
+def margins(plan: Node) -> dict[Node, Reach]:
+    """How much more of a node is asked for than it can have changed in, when a revision goes on above it.
+
+    In a join of a short and a long window of one stream, the short one is asked for as long as the long one changed.
+    """
+    reaches = _reaches(plan)
+    asked: dict[Node, dict[str, Reach]] = {plan: dict(reaches[plan])}
+    for node in _from_root(plan):
+        for below in node.inputs:
+            mine = asked.setdefault(below, {})
+            for stream, wanted in asked[node].items():
+                if stream in reaches[below]:
+                    mine[stream] = mine.get(stream, NONE).over(wanted.plus(need(node)))
+    return {
+        node: Reach(
+            max((one.before - reaches[node][stream].before for stream, one in mine.items()), default=0),
+            max((one.after - reaches[node][stream].after for stream, one in mine.items()), default=0),
+        )
+        for node, mine in asked.items()
+    }
+
+
+def _reaches(plan: Node) -> dict[Node, dict[str, Reach]]:
+    """For every node how far from a change of each stream below it its results can change."""
+    found: dict[Node, dict[str, Reach]] = {}
+
+    def visit(node: Node) -> dict[str, Reach]:
+        if node not in found:
+            own: dict[str, Reach] = {node.stream: NONE} if isinstance(node, Scan) else {}
+            for below in node.inputs:
+                for stream, one in visit(below).items():
+                    own[stream] = own.get(stream, NONE).over(one.plus(reach(node)))
+            found[node] = own
+        return found[node]
+
+    visit(plan)
+    return found
+
+
+def _back(node: Node) -> Reach:
+    far = NONE
+    for below in node.inputs:
+        far = far.over(_back(below))
+    own = need(node)
+    return far.plus(own)
+
+
+def _from_root(plan: Node) -> list[Node]:
+    """Every node once, after all that take its output."""
+    order: dict[Node, None] = {}
+    for node in walk(plan):
+        order.pop(node, None)
+        order[node] = None
+    return list(order)

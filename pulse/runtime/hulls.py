@@ -1,0 +1,164 @@
+"""The exact time that old and new rows take up together, and how rows that reach beyond it are cut there.
+
+Instants are (reference, offset) pairs: regions are whole microseconds, rows end where a line leaves its tube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.instants import gaps, split, tolerances
+from pulse.operators.relation import Relation
+
+Data = Mapping[str, Any]
+
+
+class Instants(NamedTuple):
+    """Pairs of whole microseconds and seconds from them."""
+
+    ref: IntArray
+    offset: FloatArray
+
+    def take(self, rows: IntArray | BoolArray) -> Instants:
+        """These."""
+        return Instants(self.ref[rows], self.offset[rows])
+
+    def before(self, other: Instants) -> BoolArray:
+        """Which lie before the others, by more than rounding."""
+        found: BoolArray = gaps(*self, *other) > tolerances(*self, *other)
+        return found
+
+
+@dataclass(frozen=True)
+class Hulls:
+    """From the first start to the last end of each group's rows."""
+
+    begin: Instants
+    end: Instants
+
+    @classmethod
+    def of(cls, old: Relation, new: Relation) -> Hulls:
+        """Of the rows of two relations' groups together; each group has a row in one of them."""
+        has_old, has_new = np.diff(old.offsets) > 0, np.diff(new.offsets) > 0
+        ends = []
+        for at, side in ((0, "lo"), (-1, "hi")):
+            one, other = (
+                _picked(relation, relation.offsets[:-1] if at == 0 else relation.offsets[1:] - 1, side)
+                for relation in (old, new)
+            )
+            later = gaps(*one, *other) > 0.0
+            first = has_old & (~has_new | (later if at == 0 else ~later))
+            ends.append(
+                Instants(np.where(first, one.ref, other.ref), np.where(first, one.offset, other.offset))
+            )
+        return cls(*ends)
+
+    def take(self, rows: IntArray) -> Hulls:
+        """These."""
+        return Hulls(self.begin.take(rows), self.end.take(rows))
+
+    @property
+    def order(self) -> tuple[FloatArray, IntArray]:
+        """Sorts by where they begin."""
+        whole, rest = split(*self.begin)
+        return rest, whole
+
+    @property
+    def around(self) -> tuple[IntArray, IntArray]:
+        """Whole microseconds that surely hold them."""
+        start = self.begin.ref + np.floor(self.begin.offset * 1e6).astype(np.int64) - 1
+        return start, self.end.ref + np.ceil(self.end.offset * 1e6).astype(np.int64) + 1
+
+    def trimmed(self, places: IntArray, data: Data) -> IntArray:
+        """Places of rows without those that only touch: they were found for the fractions of their ends."""
+        ref, lo, hi = data["ref"], data["lo"], data["hi"]
+        instant = ~self.begin.before(self.end)
+        for _ in range(4):  # two rows at most are so near at either end, but for points
+            some = places[:, 1] > places[:, 0]
+            f, b = np.minimum(places[:, 0], len(ref) - 1), np.maximum(places[:, 1] - 1, 0)
+            first, last = Instants(ref[f], lo[f]), Instants(ref[b], lo[b])
+            point_f, point_b = lo[f] == hi[f], lo[b] == hi[b]
+            off_f = ~self.begin.before(Instants(ref[f], hi[f])) & (~point_f | first.before(self.begin))
+            off_b = ~last.before(self.end) & ~(point_b & instant & ~self.end.before(last))
+            off_b &= ~off_f
+            if not (some & (off_f | off_b)).any():
+                break
+            places[:, 0] += some & off_f
+            places[:, 1] -= some & off_b
+        return places
+
+    def cuts(self, places: IntArray, data: Data, code: IntArray) -> Cuts | None:
+        """Where rows reach beyond their hull, or are in the time of two; None where none are."""
+        ref, lo, hi = data["ref"], data["lo"], data["hi"]
+        some = places[:, 1] > places[:, 0]
+        f, b = np.minimum(places[:, 0], len(ref) - 1), np.maximum(places[:, 1] - 1, 0)
+        left = some & Instants(ref[f], lo[f]).before(self.begin)
+        right = some & self.end.before(Instants(ref[b], hi[b]))
+        shared = np.zeros(len(code), bool)
+        shared[1:] = (code[1:] == code[:-1]) & (places[1:, 0] < places[:-1, 1])
+        if not (left.any() or right.any() or shared.any()):
+            return None
+        return Cuts(self, left, right, shared)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """``left``, ``right``: whether the first and last row of a hull go on beyond it. ``shared``: its first row is its predecessor's last."""
+
+    hulls: Hulls
+    left: BoolArray
+    right: BoolArray
+    shared: BoolArray
+
+    @property
+    def last(self) -> IntArray:
+        """Of each run of hulls that share rows the last."""
+        return np.append(np.flatnonzero(~self.shared)[1:], len(self.shared)) - 1
+
+    def pieces(self, take: Callable[..., Relation], new: Relation, places: IntArray) -> Relation:
+        """New rows with what is left of cut ones before, between and after them; hulls that share rows are one group."""
+        n = len(self.shared)
+        every = np.arange(n + 1)
+        rests = Relation.concat(
+            [
+                take(np.minimum(places[:, 0], np.maximum(places[:, 1] - 1, 0)), new.keys, every),
+                take(np.maximum(places[:, 1] - 1, 0), new.keys, every),
+                new,
+            ]
+        )
+        lo, hi = rests.lo.copy(), rests.hi.copy()
+        rows: list[int] = []
+        offsets = [0]
+        begin, end = self.hulls.begin, self.hulls.end
+        for i in range(n):
+            if self.shared[i]:
+                offsets.pop()
+            if self.left[i]:
+                if self.shared[i]:
+                    lo[i] = (int(end.ref[i - 1]) - int(rests.ref[i])) / 1e6 + end.offset[i - 1]
+                hi[i] = (int(begin.ref[i]) - int(rests.ref[i])) / 1e6 + begin.offset[i]
+                if hi[i] > lo[i]:
+                    rows.append(i)
+            rows += range(2 * n + int(new.offsets[i]), 2 * n + int(new.offsets[i + 1]))
+            if self.right[i] and not (i + 1 < n and self.shared[i + 1]):
+                lo[n + i] = (int(end.ref[i]) - int(rests.ref[n + i])) / 1e6 + end.offset[i]
+                rows.append(n + i)
+            offsets.append(len(rows))
+        chosen = np.array(rows, np.int64)
+        keys = tuple(column.filter(pa.array(~self.shared)) for column in new.keys)
+        made = rests._pick(chosen, keys, np.array(offsets, np.int64))
+        return replace(made, lo=lo[chosen], hi=hi[chosen])
+
+
+def _picked(relation: Relation, rows: IntArray, side: str) -> Instants:
+    """An end of these rows; anything where there is no such row."""
+    if not len(relation):
+        return Instants(np.zeros(len(rows), np.int64), np.zeros(len(rows)))
+    at = rows.clip(0, len(relation) - 1)
+    return Instants(relation.ref[at], getattr(relation, side)[at])

@@ -1,0 +1,137 @@
+"""The arc of a window whose results are stored: a revision replays its input or patches its results, whichever costs less.
+
+Stretches whose results cannot be patched after all (a hole opens, a bound moves, the extremum itself is withdrawn) fall back to a
+replay and are counted. Both ways give the same revisions: values to rounding, bounds that are true and never smaller than a
+replay's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.kernels.regions import locate
+from pulse.operators.patch_extremum import PatchExtremum
+from pulse.operators.patch_integral import PatchIntegral
+from pulse.operators.patch_points import PatchPoints
+from pulse.operators.relation import Relation
+from pulse.plan.modes import Costs, kind_of, why_not_downstream
+from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, WindowArc
+from pulse.runtime.delta import Content, Delta, Stretches, changed_rows, extents
+
+_PATCHES = {"integral": PatchIntegral, "extremum": PatchExtremum, "points": PatchPoints}
+_ROOM = 1_000_000  # microseconds beyond all windows concerned
+
+
+class PatchedArc(WindowArc):
+    """A window with a choice. ``mode`` forces one, "adaptive" goes by ``costs``."""
+
+    def __init__(self, *told: Any) -> None:
+        *base, self._mode, self._costs = told
+        self._costs: Costs
+        super().__init__(*base)
+        assert isinstance(self.node.size, int)
+        self._kind = kind_of(self.node)
+        self._patch = _PATCHES[self._kind](
+            self.node.function, self.node.argument, self.node.output, self.node.size
+        )
+
+    def change(self) -> Delta:
+        below = self.inputs[0].delta
+        assert below is not None
+        affected = self.affected(below.stretches)
+        patch = np.zeros(len(affected), bool)
+        if self.point is not None and why_not_downstream(self.node) is None and self._mode != UPSTREAM:
+            self.sync()
+            patch = self._wanted(affected)
+        parts: list[Delta] = []
+        if patch.any():
+            chosen = np.flatnonzero(patch)
+            made, good = self._patched(below, affected, chosen)
+            patch[chosen[~good]] = False
+            self.flow.fell_back += int((~good).sum())
+            parts.append(made)
+        self._count(DOWNSTREAM, int(patch.sum()))
+        if not patch.all():
+            self._count(UPSTREAM, int((~patch).sum()))
+            parts.append(self.upstream(affected.take(~patch)))
+        return parts[0] if len(parts) == 1 else _together(parts)
+
+    def _count(self, mode: str, stretches: int) -> None:
+        if stretches:
+            self.flow.modes[mode] = self.flow.modes.get(mode, 0) + stretches
+
+    def _wanted(self, affected: Stretches) -> BoolArray:
+        """Which stretches to patch."""
+        if self._mode == DOWNSTREAM:
+            return np.ones(len(affected), bool)
+        assert self.point is not None
+        assert isinstance(self.node.size, int)
+        replayed = 2 * self.inputs[0].estimate(affected.widened(self.node.size, 0))
+        return self._costs.choose(self._kind, replayed, self.point.count(affected))
+
+    def _patched(self, below: Delta, affected: Stretches, chosen: IntArray) -> tuple[Delta, BoolArray]:
+        """The patched stretches among those chosen, and which they are."""
+        assert self.point is not None
+        # Changes whose windows overlap are patched together.
+        first = np.searchsorted(_holders(affected, below.stretches), np.arange(len(affected)))
+        ends = np.append(first[1:], len(below))
+        old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
+        results = self.point.content(affected.take(chosen)).relation
+        old, new = old.select_groups(chosen), new.select_groups(chosen)
+        good = self._patch.check(old, new, results) & (np.diff(results.offsets) > 0)
+        some = np.flatnonzero(good)
+        old, new, results = (one.select_groups(some) for one in (old, new, results))
+        stretches = affected.take(chosen[some])
+        made = self._patch.patched(old, new, results, self._around(stretches, results))
+        n = len(some)
+        both = Content(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
+        return changed_rows(both), good
+
+    def _around(self, stretches: Stretches, results: Relation) -> tuple[IntArray, IntArray]:
+        """Time that holds all windows of these results."""
+        assert isinstance(self.node.size, int)
+        start, end = extents(results)
+        first, last = results.offsets[:-1], results.offsets[1:] - 1
+        begin = np.minimum(stretches.start, start[first]) - self.node.size - _ROOM
+        return begin, np.maximum(stretches.end, end[last]) + _ROOM
+
+
+def _holders(stretches: Stretches, others: Stretches) -> IntArray:
+    """Which of the stretches holds each of the others; both ascend by code and time."""
+    code = others.code
+    spans = np.stack(
+        [np.searchsorted(stretches.code, code), np.searchsorted(stretches.code, code, "right")], axis=1
+    )
+    ranges = np.stack([others.start, others.end], axis=1)
+    return locate(stretches.start, stretches.end, spans, ranges)[:, 0]
+
+
+def _grouped(relation: Relation, first: IntArray, ends: IntArray) -> Relation:
+    """Groups ``first[i]:ends[i]``, which follow each other, as one each, under the key of the first."""
+    index = pa.array(first)
+    offsets = np.append(relation.offsets[first], relation.offsets[ends[-1:]])
+    return replace(relation, keys=tuple(column.take(index) for column in relation.keys), offsets=offsets)
+
+
+def _together(parts: list[Delta]) -> Delta:
+    """Deltas of different stretches as one."""
+    relation = Relation.concat([one.relation for one in parts])
+    shift = np.cumsum([0, *(len(one.relation) for one in parts)])
+    old = np.concatenate([one.old + by for one, by in zip(parts, shift, strict=False)])
+    new = np.concatenate([one.new + by for one, by in zip(parts, shift, strict=False)])
+    code, start, end = (
+        np.concatenate([getattr(one.stretches, name) for one in parts]) for name in ("code", "start", "end")
+    )
+    order = np.lexsort((start, code))
+    return Delta(
+        Stretches(code, start, end).take(order),
+        relation,
+        old[order],
+        new[order],
+        absorbed=sum(one.absorbed for one in parts),
+    )
