@@ -48,7 +48,7 @@ def absorbed(spec: PredictSpec, tuples: Tuples, force: InForce, code: IntArray, 
     first, after = np.searchsorted(at_tuple, at), np.searchsorted(at_tuple, at, side="right")
     n = len(tuples.t)
     padded = np.concatenate([[-1], tuples.code, [-1]])  # of the tuple before index i: padded[i]
-    fine = (padded[first] == code) & (padded[after + 1] == code)
+    fine: BoolArray = (padded[first] == code) & (padded[after + 1] == code)
     begin = places(force.code, begins(force.segments))
     row = np.searchsorted(begin, at, side="right") - 1
     inside = np.maximum(row, 0)

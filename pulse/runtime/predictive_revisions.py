@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrays import IntArray
 from pulse.core.errors import unknown_column
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.standing import GRACE, Solved, Standing, StandingState
-from pulse.validation.history import History, Retention, Revised, Taken
+from pulse.validation.history import History, Retention, Taken
+from pulse.validation.replay import Revised
 from pulse.validation.validator import Validator
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ def forget(
 
 # -- between stages -------------------------------------------------------------------------------------------
 
-Packed = tuple[bytes, tuple[pa.Array, ...], np.ndarray, np.ndarray, np.ndarray]  # type: ignore[type-arg]
+Packed = tuple[bytes, tuple[pa.Array, ...], IntArray, IntArray, IntArray]
+"""Revised segments as bytes, keys, and when they begin to be others and end."""
 
 
 def packed(revised: Revised | None) -> Packed | None:
@@ -127,7 +130,9 @@ def unpacked(parts: list[Packed | None], standing: Standing, stream: str) -> Rev
         return None
     columns = standing.columns[stream]
     return Revised(
-        tuple(pa.concat_arrays([one[1][i] for one in some]) for i in range(len(some[0][1]))),
-        *(np.concatenate([one[i] for one in some]) for i in (2, 3, 4)),
-        Relation.concat([Parcel.unpack(0, 0, one[0], columns).relation for one in some]),
+        keys=tuple(pa.concat_arrays([one[1][i] for one in some]) for i in range(len(some[0][1]))),
+        start=np.concatenate([one[2] for one in some]),
+        since=np.concatenate([one[3] for one in some]),
+        until=np.concatenate([one[4] for one in some]),
+        segments=Relation.concat([Parcel.unpack(0, 0, one[0], columns).relation for one in some]),
     )

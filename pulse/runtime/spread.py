@@ -33,7 +33,7 @@ from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import FAR, GRACE, Solved, Standing, StandingState, followed, selected
-from pulse.validation.history import Revised, replaced
+from pulse.validation.replay import Revised, replaced
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]

@@ -30,7 +30,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
-from pulse.validation.history import Revised, replaced
+from pulse.validation.replay import Revised, replaced
 
 FAR = 1 << 62
 GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends

@@ -15,7 +15,8 @@ from pulse.operators.difference import difference
 from pulse.operators.grid import within
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
-from pulse.validation.history import History, Retention, Taken, replaced
+from pulse.validation.history import History, Retention, Taken
+from pulse.validation.replay import replaced
 from pulse.validation.validator import Validator
 from tests.validation.revised_streams import (
     LINES,

@@ -1,0 +1,274 @@
+"""What the revisions of a batch do: the log is corrected, corrections absorbed, other keys replayed (semantics 7.2, 7.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import CERTAIN
+from pulse.core.columns import Columns
+from pulse.core.regions import EARLIEST, LATEST
+from pulse.core.schema import StreamSchema
+from pulse.kernels import key_state
+from pulse.operators.at_rest import begins, ends, listed, settled
+from pulse.operators.difference import difference
+from pulse.operators.relation import Relation
+from pulse.validation.absorption import InForce, Tuples, absorbed
+from pulse.validation.corrections import Elements, Pool
+from pulse.validation.revision_batch import RevisionBatch, plain
+from pulse.validation.tuple_log import Chunk, Found
+from pulse.validation.validator import Key, Validator
+
+if TYPE_CHECKING:
+    from pulse.validation.history import History
+
+
+@dataclass(frozen=True, eq=False)
+class Revised:
+    """Keys whose segments are others now. ``segments``: all of theirs that begin at ``start`` or later, in place of those before.
+
+    What is in force differs from ``since`` until ``until`` at most.
+    """
+
+    keys: tuple[pa.Array, ...]
+    start: IntArray
+    since: IntArray
+    until: IntArray
+    segments: Relation
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class Replay:
+    """What the revisions of one batch do to a history."""
+
+    def __init__(
+        self,
+        history: History,
+        validator: Validator,
+        batch: RevisionBatch,
+        elements: Elements,
+        positions: IntArray,
+    ) -> None:
+        self.history, self.validator, self.batch = history, validator, batch
+        self.applied = self.absorbed = 0
+        schema = history.schema
+        rows = np.unique(np.concatenate([elements.old, elements.new]))
+        rows = rows[rows >= 0]
+        own = Chunk.of(schema, plain(batch.table.take(pa.array(rows)), schema), positions[rows])
+        found = history.log.of_keys(_keys_of(own.table, schema))
+        self.pool = Pool.of(schema, found.rows, own)
+        placed_at = found.rows.t.shape[0] + np.searchsorted(rows, np.maximum(elements.old, 0))
+        placed_new = found.rows.t.shape[0] + np.searchsorted(rows, np.maximum(elements.new, 0))
+        here = Elements(
+            np.where(elements.old >= 0, placed_at, -1), np.where(elements.new >= 0, placed_new, -1)
+        )
+        refused = self.pool.apply(here)
+        for e, reason in refused.items():
+            batch.set_aside(elements.rows(e), reason)
+        done = np.setdiff1d(np.arange(len(elements)), list(refused))
+        self.done = here.take(done)
+        self.applied = len(done)
+        self._log(found)
+
+    def _log(self, found: Found) -> None:
+        """Correct the log, before anything else looks at it."""
+        pool, logged = self.pool, self.pool.logged
+        added = logged + np.flatnonzero(pool.alive[logged:])
+        if pool.alive[:logged].all() and not len(added):
+            return
+        chunk = replace(pool.rows.take(added), order=pool.order[added])
+        self.history.log.correct(found, pool.alive[:logged], chunk)
+
+    def revised(self, updates: Relation) -> Revised | None:
+        """Absorb what can be, replay the other keys; what is another now. ``updates`` are those of the same batch."""
+        if not self.applied:
+            return None
+        pool, done = self.pool, self.done
+        code = pool.code[np.where(done.old >= 0, done.old, done.new)]
+        keys = self._keys()
+        segments, of_row = self._in_force(keys)
+        instants = np.concatenate([done.old[done.old >= 0], done.new[done.new >= 0]])
+        pairs = np.unique(np.stack([pool.code[instants], pool.rows.t[instants]]), axis=1)
+        fine = absorbed(
+            self.history.spec,
+            self._tuples(keys),
+            InForce(segments, of_row, self._own(keys)),
+            pairs[0],
+            pairs[1],
+        )
+        dirty = np.unique(pairs[0][~fine])
+        made = self._replayed(dirty, keys, segments, of_row, updates) if len(dirty) else None
+        moved = dirty[made[0]] if made is not None else dirty
+        self.absorbed = int((~np.isin(code, moved)).sum())
+        return made[1] if made is not None and len(moved) else None
+
+    def _keys(self) -> list[Key]:
+        """The keys by code."""
+        _, first = np.unique(self.pool.code, return_index=True)
+        return _keys_of(self.pool.rows.table.take(pa.array(first)), self.history.schema, distinct=False)
+
+    def _in_force(self, keys: list[Key]) -> tuple[Relation, IntArray]:
+        """What is in force of these keys, and the code of each row's key."""
+        whole = self.history.in_force()
+        mine = whole.select_groups(np.flatnonzero(listed(whole.keys, self.validator.columns(keys))))
+        code = {key: i for i, key in enumerate(keys)}
+        of_group = np.array([code[key] for key in _group_keys(mine)], np.int64)
+        return mine, of_group[mine.group] if mine.groups else np.zeros(0, np.int64)
+
+    def _tuples(self, keys: list[Key]) -> Tuples:
+        """The corrected tuples, each key's anchor before its own."""
+        pool, anchor = self.pool, self.history.anchor
+        left = pool.left()
+        known = [(c, anchor.state.ids[key]) for c, key in enumerate(keys) if key in anchor.state.ids]
+        known = [(c, row) for c, row in known if anchor.state.whole[row, key_state.STARTED]]
+        of, rows = (np.array([one[i] for one in known], np.int64) for i in range(2))
+        code = np.concatenate([of, pool.code[left]])
+        t = np.concatenate([anchor.state.whole[rows, key_state.LAST], pool.rows.t[left]])
+        last = anchor.state.real[rows, anchor.layout.last].T
+        order = np.argsort(code, kind="stable")
+        source = np.concatenate([np.zeros(len(of), np.int64), left])[
+            order
+        ]  # an anchor's attributes are never asked for
+        values = np.concatenate([last, pool.values[:, left]], axis=1)[:, order]
+        watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
+        return Tuples(code[order], t[order], values, watched)
+
+    def _own(self, keys: list[Key]) -> BoolArray:
+        state, layout = self.validator.state, self.validator.layout
+        rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
+        own = np.ones((len(keys), layout.attributes), bool)
+        own[rows >= 0] = state.real[rows[rows >= 0], layout.own] != 0.0
+        return own
+
+    def _replayed(
+        self, dirty: IntArray, keys: list[Key], segments: Relation, of_row: IntArray, updates: Relation
+    ) -> tuple[BoolArray, Revised]:
+        """Validate the tuples of these keys again, from their anchors; which keys moved, and what is in force of them."""
+        history, validator, pool = self.history, self.validator, self.pool
+        some = [keys[c] for c in dirty]
+        again = Validator(history.spec)
+        mine, theirs = again.state, validator.state
+        mine.allotted, mine.tightened = theirs.allotted, theirs.tightened
+        mine.newest_forgotten = theirs.newest_forgotten
+        again.adopt(history.anchor, some)
+        anchored, start = _anchored(again, some)
+        left = pool.left()
+        rows = left[np.isin(pool.code[left], dirty)]
+        pushed = again.push(pool.rows.table.take(pa.array(rows)))
+        new, _ = settled(anchored, pushed.updates)
+        validator.adopt(again, some)
+        place = np.full(len(keys), -1, np.int64)
+        place[dirty] = np.arange(len(dirty))
+        at = place[of_row]
+        old = segments.take(np.flatnonzero((at >= 0) & (begins(segments) >= start[at])))
+        since, until = _changed(old, new, validator.columns(some))
+        self._hold(some, start, new)
+        first = _first(updates, validator.columns(some))
+        moved = since < LATEST
+        both = moved & (first < LATEST)  # what this batch's own updates changed is part of it
+        since, until = np.where(both, np.minimum(since, first), since), np.where(both, LATEST, until)
+        at_moved = np.flatnonzero(moved)
+        columns = validator.columns([some[i] for i in at_moved])
+        theirs_now = new.select_groups(np.flatnonzero(listed(new.keys, columns))) if new.groups else new
+        return moved, Revised(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
+
+    def _hold(self, keys: list[Key], start: IntArray, new: Relation) -> None:
+        """What is in force of these keys from their start on is now this."""
+        history = self.history
+        history.segments = replaced(history.in_force(), self.validator.columns(keys), start, new)
+
+
+def replaced(held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation) -> Relation:
+    """A stream at rest with rows of some keys, those that begin at ``start`` or later, replaced by others."""
+    from_ = np.full(held.groups, LATEST)
+    code = {
+        key: i for i, key in enumerate(zip(*(one.to_pylist() for one in keys), strict=True) if keys else [()])
+    }
+    for group, key in enumerate(_group_keys(held)):
+        if key in code:
+            from_[group] = start[code[key]]
+    stays = held.take(np.flatnonzero(begins(held) < from_[held.group]))
+    rest, _ = settled(stays, new)
+    return rest
+
+
+def _anchored(validator: Validator, keys: list[Key]) -> tuple[Relation, IntArray]:
+    """The current models of keys, as far as they reach, and when each began; the earliest of all where there is none."""
+    state, layout, schema = validator.state, validator.layout, validator.spec.schema
+    rows = np.array([state.ids[key] for key in keys], np.int64)
+    begun = state.whole[rows, key_state.STARTED] != 0
+    start = np.where(begun, state.whole[rows, key_state.REF], EARLIEST)
+    rows, known = rows[begun], [key for key, one in zip(keys, begun, strict=True) if one]
+    n, ref = len(rows), state.whole[rows, key_state.REF]
+    c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
+    err = state.real[rows, layout.err]
+    carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
+    empty = Relation.empty(Columns.of(schema))
+    if not n:
+        return empty, start
+    made = replace(
+        empty,
+        keys=validator.columns(known),
+        offsets=np.arange(n + 1),
+        ref=ref,
+        lo=np.zeros(n),
+        hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
+        models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
+        err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
+        drift={},
+        certainty=np.full(n, CERTAIN, np.uint8),
+        unmodelled={}
+        if carried is None
+        else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
+    )
+    return made, start
+
+
+def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[IntArray, IntArray]:
+    """Per key when the first difference begins and the last ends; the first is beyond all times where there is none."""
+    n = len(keys[0]) if keys else 1
+    since, until = np.full(n, LATEST), np.full(n, EARLIEST)
+    table = difference(old, new).table
+    if table.num_rows:
+        rows = Relation.from_table(table.drop_columns(["kind"]), replace(old.columns))
+        place = _place(rows.keys, keys)[rows.group]
+        np.minimum.at(since, place, begins(rows))
+        np.maximum.at(until, place, ends(rows))
+    return since, until
+
+
+def _first(updates: Relation, keys: tuple[pa.Array, ...]) -> IntArray:
+    """Per key when its first update begins; beyond all times where there is none."""
+    first = np.full(len(keys[0]) if keys else 1, LATEST)
+    if len(updates):
+        place = _place(updates.keys, keys)[updates.group]
+        np.minimum.at(first, place[place >= 0], begins(updates)[place >= 0])
+    return first
+
+
+def _place(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> IntArray:
+    """Where each key is among others; -1 where it is not."""
+    if not keys:
+        return np.zeros(1, np.int64)
+    at = {key: i for i, key in enumerate(zip(*(one.to_pylist() for one in among), strict=True))}
+    found = [at.get(key, -1) for key in zip(*(one.to_pylist() for one in keys), strict=True)]
+    return np.array(found, np.int64)
+
+
+def _group_keys(relation: Relation) -> list[Key]:
+    if not relation.keys:
+        return [()] * relation.groups
+    return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
+
+
+def _keys_of(table: pa.Table, schema: StreamSchema, *, distinct: bool = True) -> list[Key]:
+    if not schema.key:
+        return [()]
+    keys = zip(*(table.column(name).to_pylist() for name in schema.key_names), strict=True)
+    return list(dict.fromkeys(keys)) if distinct else list(keys)
