@@ -212,7 +212,8 @@ class Fitter:
             holes = verdict == NOT_A_NUMBER
             for key in np.unique(np.searchsorted(offsets, np.flatnonzero(holes), side="right") - 1):
                 own = slice(offsets[key], offsets[key + 1])
-                newest = np.maximum.accumulate(np.where(counts[own], t[own], before[key]))
+                known = counts[own] | holes[own]
+                newest = np.maximum.accumulate(np.where(known, np.maximum(t[own], before[key]), before[key]))
                 counts[own] |= holes[own] & (t[own] >= newest)
         some = table.take(pa.array(rows[counts & (rows >= kept)]))
         ranks = key_ranks([plain(some.column(name)) for name in self.spec.schema.key_names], some.num_rows)

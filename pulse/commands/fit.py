@@ -63,7 +63,7 @@ def fit(
         str | None,
         typer.Option(
             "--keep-tuples",
-            help="Keep the tuples beside the model, so that they can be revised: all, or a time before the newest: '2 h'.",
+            help="Keep the tuples beside the model, so that they can be revised: all, none, or a time before the newest: '2 h'.",
         ),
     ] = None,
     for_query: Annotated[

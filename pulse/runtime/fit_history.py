@@ -11,9 +11,9 @@ from pulse.core.errors import PulseError
 from pulse.runtime.fit_append import link
 from pulse.store.model import Model
 
-ALL = "all"
+ALL, NONE = "all", "none"
 Keep = str | int | None
-"""What stays: everything (``"all"``), so many microseconds before the newest tuple, or nothing."""
+"""What stays: everything, so many microseconds before the newest tuple, nothing; None: as in the model that is appended to."""
 
 
 class KeepError(PulseError, ValueError):
@@ -21,19 +21,24 @@ class KeepError(PulseError, ValueError):
 
 
 def parse_keep(given: bool | str | float | None) -> Keep:
-    """How much to keep, as users write it: True or ``"all"``, or a duration.
+    """How much to keep, as users write it: True or ``"all"``, a duration, False or ``"none"``; or nothing said.
 
-    >>> parse_keep("2 h"), parse_keep(True), parse_keep(None)
-    (7200000000, 'all', None)
+    >>> parse_keep("2 h"), parse_keep(True), parse_keep(False), parse_keep(None)
+    (7200000000, 'all', 'none', None)
     """
-    if given is None or given is False:
-        return None
-    if given is True or (isinstance(given, str) and given.strip().lower() == ALL):
-        return ALL
+    if given is None or isinstance(given, bool):
+        return None if given is None else ALL if given else NONE
+    if isinstance(given, str) and given.strip().lower() in (ALL, NONE):
+        return given.strip().lower()
     keep = parse_duration(given)
     if keep <= 0:
-        raise KeepError(f"keep_tuples: expected 'all' or a duration above zero, got {given!r}")
+        raise KeepError(f"keep_tuples: expected 'all', 'none' or a duration above zero, got {given!r}")
     return keep
+
+
+def keeps(keep: Keep) -> bool:
+    """Whether any tuple stays."""
+    return keep not in (None, NONE)
 
 
 def history_of(
@@ -43,7 +48,7 @@ def history_of(
 
     The old model's are linked into it.
     """
-    own = {"tuples": None if keep is None else _recorded(progress), "source": source}
+    own = {"tuples": _recorded(progress) if keeps(keep) else None, "source": source}
     if old is None:
         fits = [own]
     elif "fits" in old.manifest.history:

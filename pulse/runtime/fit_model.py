@@ -17,7 +17,7 @@ from pulse.core import SegmentBatch
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import UNIT
 from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
-from pulse.runtime.fit_history import Keep, history_of
+from pulse.runtime.fit_history import Keep, history_of, keeps
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
 from pulse.store.errors import StoreError
 from pulse.store.files import merge_statistics, write_segments
@@ -100,7 +100,7 @@ def make_model(
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
-            outcome = run(staging, generation, None if old is None else ends_of(old), keep_tuples is not None)
+            outcome = run(staging, generation, None if old is None else ends_of(old), keeps(keep_tuples))
         counts = read_counts(staging)
         counts["missed"] += outcome.missed
         source = dict(source or remember(None, ()))
