@@ -28,6 +28,7 @@ from pulse.core.time import LIMIT
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import Refitted, refit
 from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
+from pulse.runtime.revise_memory import ByKey, TupleMemory
 from pulse.runtime.revise_rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.history import TupleHistory
@@ -37,6 +38,11 @@ from pulse.store.model import Model
 from pulse.store.revision import LayerFacts, RevisionTarget
 from pulse.store.units import Unit, read_unit
 from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
+
+MANY = 4
+"""From so many rounds on the touched keys are held in memory,"""
+IN_MEMORY = 20_000_000
+"""unless the model is of more tuples than this."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +117,18 @@ class _State:
         self.ends = ends_of_keys(model, _key_table(revisions))
         self.revised_ends = False
         self._names = model.schema.arrow_schema().names
-        self._base: pa.Table | None = None  # the segments of all keys, where they are read again and again
+        self._memory: tuple[TupleMemory, ByKey] | None = (
+            None  # tuples and segments, where they are asked for often
+        )
         self._withdrawn = model.schema.arrow_schema().empty_table()
         self._put = self._withdrawn
 
     def run(self) -> None:
         """All rounds, one after the other."""
         found, ranks = rounds_of(self.revisions, applied=self.job.applied, keep=self.job.keep)
-        if len(found) > 1:
-            keys = self.revisions.regions()
-            self._base = self._read(keys_condition(self.model, keys.keys))
+        if len(found) >= MANY and self.history.since() is None and self.model.manifest.tuples <= IN_MEMORY:
+            segments = self._read(keys_condition(self.model, self.revisions.keys))
+            self._memory = TupleMemory(self.history, self.revisions), ByKey(segments, self.model.schema)
         for one in found:
             self._round(one, ranks)
 
@@ -153,21 +161,33 @@ class _State:
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
-            self.history = self.recorded.after(Revisions.concat(self.logged).table)
+            if self._memory is None:
+                self.history = self.recorded.after(Revisions.concat(self.logged).table)
+            else:
+                self._memory[0].apply(done)
 
     def _note(self, refitted: Refitted, moment: _Known) -> None:
         """Take what was withdrawn and put in."""
         old, new = refitted.old, refitted.new
         if len(old) or len(new):
             self.rounds.append(Round(old, new, moment.of(old), moment.of(new)))
-        self._withdrawn = pa.concat_tables([self._withdrawn, self._rows(refitted.old)])
-        gone = Overlay([(1, _withdrawing(self._rows(refitted.old)))], self.model.schema)
-        self._put = pa.concat_tables([gone.over(self._put), self._rows(refitted.new)])
+            self._lay_over(self._rows(old), self._rows(new))
         if refitted.ends is not None and refitted.ended is not None:
             self.ends = over_ends(self.ends, refitted.ends, refitted.ended, self.model.schema)
             self.revised_ends = True
             if not self.model.schema.key and not refitted.ends.num_rows and self._is_empty(refitted):
                 self.ends = self.ends.slice(0, 0)
+
+    def _lay_over(self, old: pa.Table, new: pa.Table) -> None:
+        """Let what is read from now on show a round."""
+        gone = Overlay([(1, _withdrawing(old))], self.model.schema)
+        if self._memory is not None:
+            texts = sorted({*_texts(old, self.model), *_texts(new, self.model)})
+            segments = self._memory[1]
+            segments.replace(texts, pa.concat_tables([gone.over(segments.of_all(texts)), new]))
+            return
+        self._withdrawn = pa.concat_tables([self._withdrawn, old])
+        self._put = pa.concat_tables([gone.over(self._put), new])
 
     def _is_empty(self, refitted: Refitted) -> bool:
         """Whether a stream without key has no tuple left; only looked into if its newest was deleted."""
@@ -184,19 +204,24 @@ class _State:
 
     def tuples(self, regions: Regions) -> pa.Table:
         """The tuples in some regions, and one before and after each."""
+        if self._memory is not None:
+            return self._memory[0].read(regions)
         return self.history.read(regions, neighbours=1)
 
     def segments(self, regions: Regions) -> SegmentBatch:
         """The segments that may meet some regions, of all keys that they name."""
+        if self._memory is not None:
+            texts = sorted(set(key_texts(list(regions.keys), len(regions)).to_pylist()))
+            return self._batch(self._memory[1].of_all(texts))
         keys = keys_condition(self.model, regions.keys)
-        if self._base is not None:
-            table = self._base if keys is None else self._base.filter(keys)
-        else:
-            table = self._read(_near(self.model, regions, keys))
+        table = self._read(_near(self.model, regions, keys))
         if self._withdrawn.num_rows or self._put.num_rows:
             overlay = Overlay([(1, _withdrawing(self._withdrawn))], self.model.schema)
             put = self._put if keys is None else self._put.filter(keys)
             table = pa.concat_tables([overlay.over(table), put])
+        return self._batch(table)
+
+    def _batch(self, table: pa.Table) -> SegmentBatch:
         return SegmentBatch.from_arrow(table, self.model.schema, check=False)
 
     def _read(self, condition: Any) -> pa.Table:
@@ -240,7 +265,8 @@ class _State:
         found: dict[int, list[Round]] = {}
         for one in rounds:
             sides = [
-                np.array([homes.get(text, 0) for text in _texts(side)]) for side in (one.withdrawn, one.put)
+                np.array([homes.get(text, 0) for text in _texts(self._rows(side), self.model)])
+                for side in (one.withdrawn, one.put)
             ]
             for i in sorted({*sides[0].tolist(), *sides[1].tolist()}):
                 old, new = (side == i for side in sides)
@@ -266,7 +292,9 @@ class _Known:
 
     def of(self, batch: SegmentBatch) -> IntArray:
         """Per segment."""
-        return np.array([self._by_text[text] for text in _texts(batch)], dtype=np.int64)
+        columns = [batch.column(name) for name in batch.schema.key_names]
+        texts = key_texts(columns, len(batch)).to_pylist()
+        return np.array([self._by_text[text] for text in texts], dtype=np.int64)
 
 
 def reason_kind(reason: str) -> str:
@@ -278,9 +306,9 @@ def reason_kind(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def _texts(batch: SegmentBatch) -> list[Any]:
-    columns = [batch.column(name) for name in batch.schema.key_names]
-    texts: list[Any] = key_texts(columns, len(batch)).to_pylist()
+def _texts(rows: pa.Table, model: Model) -> list[str]:
+    columns = [rows.column(name).combine_chunks() for name in model.schema.key_names]
+    texts: list[str] = key_texts(columns, rows.num_rows).to_pylist()
     return texts
 
 
