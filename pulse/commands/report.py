@@ -14,7 +14,7 @@ _SHOWN = 10  # versions that are told of
 def facts(manifest: Manifest) -> dict[str, Any]:
     """The figures of a model, for machines."""
     before = sum(source.bytes for source in manifest.sources)
-    after = sum(one.bytes for file in manifest.files for one in (file, *file.layers))
+    after = sum(file.bytes + sum(layer.bytes for layer in file.layers) for file in manifest.files)
     segments = manifest.segments
     return {
         "schema": json.loads(manifest.schema.to_json()),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -134,14 +134,16 @@ def _finish(
         counts.update({"revisions": len(texts), "aside": len(texts)})
         reasons.update(reason_kind(text) for text in texts)
         examples += list(dict.fromkeys(texts))[:3]
-    outcome = {
-        "counts": dict(counts),
-        "reasons": dict(reasons),
-        "examples": tuple(dict.fromkeys(examples))[:5],
-        "before": model.version,
-    }
+    outcome = Outcome(
+        model,
+        dict(counts),
+        dict(reasons),
+        examples=tuple(dict.fromkeys(examples))[:5],
+        dry=dry,
+        before=model.version,
+    )
     if dry:
-        return Outcome(model, dry=True, **outcome)
+        return outcome
     if aside is not None and aside.num_rows:
         writer.target.aside(aside, len(done))
     for one in done:
@@ -151,7 +153,7 @@ def _finish(
             writer.add_log(one.log)
     said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
     said[FILES] = [one.ends for one in done if one.ends is not None]
-    return Outcome(writer.commit(said, keep=keep, tuples=sum(one.tuples for one in done)), **outcome)
+    return replace(outcome, model=writer.commit(said, keep=keep, tuples=sum(one.tuples for one in done)))
 
 
 def spec_of(model: Model) -> FitSpec:

@@ -25,7 +25,7 @@ from pulse.datasets.corrections import read_corrections
 from pulse.datasets.revision_loads import generate_load
 from pulse.operators.refit import correct
 from pulse.runtime.revise import COUNTS
-from pulse.store.errors import RevisionUnderWayError, StoreError
+from pulse.store.errors import HistoryGoneError, RevisionUnderWayError, StoreError
 from pulse.store.lock import locked
 from pulse.store.model import Model
 from pulse.stream.revisions import Revisions
@@ -205,6 +205,38 @@ def test_an_absorbed_correction_moves_nothing(tmp_path: Path) -> None:
     assert LOCAL.revise(model.path, back).counts["absorbed"] == 1  # the log remembers what was absorbed
 
 
+def test_revisions_older_than_the_history_kept_are_set_aside(tmp_path: Path) -> None:
+    tuples = stream(200, seed=4)
+    model = fitted(tmp_path, tuples, error=0.1, keep_tuples="200 s")
+    (tmp_path / "tuples.parquet").unlink()
+    old, recent = tuples.slice(5, 2), tuples.slice(190, 3)
+    table = pa.concat_tables([old, recent]).append_column("kind", pa.array(["-D"] * 5))
+    outcome = LOCAL.revise(model, table, keep=True)
+    assert (outcome.counts["deleted"], outcome.counts["aside"]) == (3, 2)
+    assert outcome.reasons == {"older than the history kept": 2}
+    assert "--keep-tuples 200 s" in outcome.examples[0]
+    left = pa.concat_tables([tuples.slice(0, 190), tuples.slice(193)])
+    assert wrong(left, outcome.model) == []
+
+
+def test_without_its_tuples_a_model_cannot_be_revised(tmp_path: Path) -> None:
+    tuples = stream(20, seed=4)
+    model = fitted(tmp_path, tuples, error=0.1)
+    (tmp_path / "tuples.parquet").unlink()
+    with pytest.raises(HistoryGoneError, match="keep-tuples"):
+        LOCAL.revise(model, tuples.slice(3, 1).append_column("kind", pa.array(["-D"])))
+    assert Model(model.path).version == 1
+
+
+def test_a_revised_model_certifies_no_integral_that_was_not_asked_for(tmp_path: Path) -> None:
+    tuples = stream(60, keys=2, seed=3)
+    model = fitted(tmp_path, tuples, error=5)
+    assert not model.read().drift("price").mask.any()
+    change = tuples.slice(30, 1).append_column("kind", pa.array(["-D"]))
+    assert LOCAL.revise(model, change, keep=True).model.read().drift("price").mask.all()
+    assert not Model(model.path, version=1).read().drift("price").mask.any()
+
+
 def test_one_at_a_time_and_only_what_is_there(tmp_path: Path) -> None:
     tuples = stream(20, seed=3)
     model = fitted(tmp_path, tuples, error=0.1)
@@ -273,13 +305,15 @@ def test_killed_in_the_middle_the_old_version_stays(tmp_path: Path) -> None:
     assert not any(name.startswith("_draft") for name in _content(model.path))
 
 
-@pytest.mark.parametrize("name", ["step", "step, drift", "linear", "linear, drift", "step, holes"])
-def test_new_data_go_on_from_a_revised_model(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("part", ["inner", "ends"])
+@pytest.mark.parametrize("name", ["step", "step, drift", "linear", "linear, drift", "step, holes", "samples"])
+def test_new_data_go_on_from_a_revised_model(tmp_path: Path, name: str, part: str) -> None:
     tuples = stream(80, seed=6)
     model = fitted(tmp_path, tuples, **SPECS[name])
-    inner = tuples.slice(20, 30)
-    load = generate_load(inner, model.schema, revisions=10, seed=2)
-    LOCAL.revise(model, load.revisions)
+    revised = tuples.slice(20, 30) if part == "inner" else tuples.slice(70)
+    load = generate_load(revised, model.schema, revisions=10, seed=2)
+    outcome = LOCAL.revise(model, load.revisions)
+    assert bool(outcome.model.manifest.changes[-1]["counts"]["ends_files"])
     end = tuples.column("t")[-1].cast(pa.int64()).as_py()
     more = stream(40, seed=7, start=end)
     asked = {key: value for key, value in SPECS[name].items() if key != "truth"}
