@@ -22,6 +22,7 @@ from pulse.operators.within import Miss, Within
 from pulse.plan.fragments import Fragment
 from pulse.plan.nodes import Exchange, Node, Scan
 from pulse.plan.required_fit import advice
+from pulse.runtime.around import overlapping
 from pulse.runtime.evaluate import Evaluation, without_possible
 from pulse.runtime.exchange import Parcel, gathered, parcels
 from pulse.runtime.job import Job
@@ -39,6 +40,8 @@ class NotWithinError(PulseError, ValueError):
 def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluation:
     """A fragment over scans, on one unit of the stored model."""
     relation = read(job.reading(fragment), unit, job.keys(fragment))
+    if job.spans is not None:
+        relation = overlapping(relation, job.spans)
     inputs: dict[Node, Relation] = {}
     for leaf in fragment.inputs:
         assert isinstance(leaf, Scan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -36,7 +36,8 @@ class RateError(PulseError, ValueError):
 @dataclass(frozen=True)
 class Job:
     """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
-    is partial summaries (:mod:`pulse.operators.summary`) of either."""
+    is partial summaries (:mod:`pulse.operators.summary`) of either. With ``spans`` only segments that reach into these times
+    (microseconds) are read."""
 
     query: Query
     paths: Mapping[str, Stored]
@@ -44,6 +45,7 @@ class Job:
     lineage: bool = False
     summary: bool = False
     grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
+    spans: Sequence[tuple[int, int]] | None = None
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:

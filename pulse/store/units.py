@@ -48,7 +48,7 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit
     for together in _together(model, files):
         rows, keys = sum(file.rows for file in together), max(_most_keys(file) for file in together)
         shares = 1
-        if shared:
+        if shared and model.schema.key_names:
             wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
             shares = max(1, min(wanted, keys))
         names = tuple(file.name for file in together)

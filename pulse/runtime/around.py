@@ -1,0 +1,102 @@
+"""Segments of a stored model around chosen times: what is read again when something there was corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.columns import Columns
+from pulse.core.keys import key_ranks
+from pulse.core.regions import EARLIEST, LATEST, Regions
+from pulse.operators.relation import Relation
+from pulse.store.model import Model
+from pulse.store.units import Unit, read_unit
+
+Spans = Sequence[tuple[int, int]]
+"""Ranges ``[start, end)`` in microseconds, ascending, apart from each other."""
+
+
+def spans_of(regions: Sequence[Regions]) -> tuple[tuple[int, int], ...]:
+    """The times of regions, whatever their keys."""
+    none = np.zeros(0, np.int64)
+    start = np.concatenate([none, *(one.start for one in regions)])
+    end = np.concatenate([none, *(one.end for one in regions)])
+    merged = Regions((), start, end).merged()
+    return tuple(zip(merged.start.tolist(), merged.end.tolist(), strict=True))
+
+
+def extents(relation: Relation) -> tuple[IntArray, IntArray]:
+    """Whole microseconds that hold each row; a point lasts one."""
+    start = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
+    end = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
+    return start, np.maximum(end, start + 1)
+
+
+def overlapping(relation: Relation, spans: Spans) -> Relation:
+    """The rows, whole, that reach into one of the spans."""
+    start, end = extents(relation)
+    rows = np.flatnonzero(_meets(start, end, np.array(spans, np.int64).reshape(-1, 2)))
+    return relation if len(rows) == len(relation) else relation.take(rows).without_empty_groups()
+
+
+def _meets(start: IntArray, end: IntArray, spans: IntArray) -> BoolArray:
+    at = np.searchsorted(spans[:, 1], start, side="right")
+    begins = np.append(spans[:, 0], LATEST)[at]
+    found: BoolArray = begins < end
+    return found
+
+
+def near_regions(relation: Relation, regions: Regions) -> Relation:
+    """The rows, whole, that reach into a region of their own key; regions are merged."""
+    names = list(regions.keys)
+    joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(relation.keys, names, strict=True)]
+    ranks = key_ranks(joined, relation.groups + len(regions))
+    of_group, of_region = ranks[: relation.groups], ranks[relation.groups :]
+    order = np.lexsort((regions.start, of_region))
+    spans, of_region = np.stack([regions.start, regions.end], axis=1)[order], of_region[order]
+    first, last = (np.searchsorted(of_region, of_group, side) for side in ("left", "right"))
+    start, end = extents(relation)
+    kept = np.zeros(len(relation), bool)
+    for g in np.flatnonzero(last > first).tolist():
+        rows = slice(int(relation.offsets[g]), int(relation.offsets[g + 1]))
+        kept[rows] = _meets(start[rows], end[rows], spans[first[g] : last[g]])
+    return relation.take(np.flatnonzero(kept)).without_empty_groups()
+
+
+def read_around(
+    model: Model, columns: Columns, spans: Spans, regions: Regions | None = None, unit: Unit | None = None
+) -> Relation:
+    """The segments that reach into the spans; with ``regions`` those of their keys that reach into one of them."""
+    if not spans:
+        return Relation.empty(columns)
+    names = [name for name in columns.segment_schema().names if name != "certainty"]
+    files = Unit(tuple(file.name for file in model.manifest.files)) if unit is None else unit
+    condition = _since(model, spans)
+    if regions is not None:
+        for name, keys in zip(model.schema.key_names, regions.keys, strict=True):
+            condition = condition & pc.field(name).isin(keys.unique())
+    relation = Relation.from_table(read_unit(model, files, names, condition), columns)
+    if regions is not None and regions.keys:
+        return near_regions(relation, regions)
+    return overlapping(relation, spans)
+
+
+def _since(model: Model, spans: Spans) -> Any:
+    """That a segment begins early enough to reach into the spans, and its reference late enough."""
+    longest = int(model.manifest.statistics.get("longest_microseconds") or 0) + 1_000_000
+    start, end = spans[0][0] - longest, spans[-1][1] + longest
+    condition = pc.scalar(True)
+    if start > EARLIEST // 2:
+        condition = condition & (pc.field("ref") >= _instant(start))
+    if end < LATEST // 2:
+        condition = condition & (pc.field("ref") <= _instant(end))
+    return condition
+
+
+def _instant(microseconds: int) -> pa.Scalar:
+    return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))

@@ -1,0 +1,125 @@
+"""The revisions of a query's results between two versions of its models: lazy, as segments or tuples with their ``kind``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulse.plan.query import Query
+from pulse.runtime import local
+from pulse.runtime.local import Progress
+from pulse.runtime.revised_job import RevisedJob, changes, prepare_revised
+from pulse.runtime.write import check, write_batches, write_frame
+from pulse.store.stored import Stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class RevisedAnswer:
+    """What :meth:`pulse.Session.revised` gives: nothing is computed before it is asked for.
+
+    The columns are those of the answer, and ``kind``: ``-D`` of a result that is no longer there, ``+I`` of one that was not
+    there, ``-U`` and right behind it ``+U`` of one that changed. A segment speaks of the range that changed, not more.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        paths: Mapping[str, str | Stored],
+        since: Any,
+        *,
+        version: int | None = None,
+        as_of: Any = None,
+        spark: Callable[[], SparkSession] | None = None,
+        mode: str | None = None,
+    ) -> None:
+        self.query = query
+        self._paths, self._since, self._spark = paths, since, spark
+        self._to = {"version": version, "as_of": as_of, "mode": mode}
+
+    def job(self, *, tuples: bool) -> RevisedJob:
+        """What is to be done."""
+        return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
+
+    def tuples(self) -> DataFrame | pa.Table:
+        """Revisions of sampled tuples, window by window, at the query's rate."""
+        return self._run(self.job(tuples=True))
+
+    def segments(self) -> DataFrame | pa.Table:
+        """Revisions of result segments."""
+        return self._run(self.job(tuples=False))
+
+    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
+        """The first rows that are found, and whether there are more."""
+        job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
+        if self._spark is None:
+            found: list[pa.RecordBatch] = []
+            for batch in batches(job):
+                found.append(batch)
+                if sum(one.num_rows for one in found) > count:
+                    break
+            table = pa.Table.from_batches(found, schema=job.schema)
+        else:
+            from pulse.runtime.revised_spark import frame
+
+            table = _collected(frame(self._spark(), job).limit(count + 1))
+        return table.slice(0, count), table.num_rows > count
+
+    def to_arrow(self) -> pa.Table:
+        """Tuples, if the query has a rate, else segments, brought to this process."""
+        found = self.tuples() if self.query.rate is not None else self.segments()
+        return found if isinstance(found, pa.Table) else _collected(found)
+
+    def to_pandas(self) -> Any:
+        """Tuples, if the query has a rate, else segments, as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def write(
+        self,
+        out: str,
+        *,
+        tuples: bool | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> int | None:
+        """Write the revisions to a Parquet or CSV file, or with Spark to a folder; how many rows."""
+        job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
+        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
+        if self._spark is None:
+            return write_batches(batches(job, progress), job.schema, out)
+        from pulse.runtime.revised_spark import frame
+        from pulse.runtime.watch import watched
+
+        made = frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(made, out, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        engine = "in process" if self._spark is None else "on Spark"
+        return f"RevisedAnswer({' '.join(self.query.text.split())!r}; since {self._since}; {engine})"
+
+    def _run(self, job: RevisedJob) -> DataFrame | pa.Table:
+        if self._spark is None:
+            return pa.Table.from_batches(list(batches(job)), schema=job.schema)
+        from pulse.runtime.revised_spark import frame
+
+        return frame(self._spark(), job)
+
+
+def batches(job: RevisedJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    """The revisions as they come, piece by piece, in this process."""
+    made: Iterator[pa.RecordBatch] = local.in_threads(
+        lambda piece: [one for one in changes(piece).to_batches() if one.num_rows], job.pieces(), progress
+    )
+    yield from made
+
+
+def _collected(frame: DataFrame) -> pa.Table:
+    from pulse.runtime.failures import translated
+
+    with translated():
+        return frame.toArrow()

@@ -1,0 +1,270 @@
+"""What of a query's results two versions of its models tell apart (semantics 7): prepared once, worked on in pieces.
+
+::
+
+    touched regions of each stream  ──widened by what windows reach──>  segments of both versions around them
+    ──plan──>  results before and after  ──difference──>  +I  -U +U  -D
+
+Only what may have changed is read and evaluated. Where a plan treats the keys of one stream apart, that is the touched keys, and
+a piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.core.regions import LATEST, Regions
+from pulse.core.time import parse_instant
+from pulse.operators.difference import change_schema, difference
+from pulse.operators.relation import Relation
+from pulse.operators.sample import to_tuples
+from pulse.operators.tuple_difference import tuple_difference
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.fragments import fragments
+from pulse.plan.nodes import Node, PlanError, Scan, scans, transform
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.plan.radius import reach
+from pulse.plan.versions import checked
+from pulse.runtime.around import Spans, read_around, spans_of
+from pulse.runtime.evaluate import Evaluation, without_possible
+from pulse.runtime.job import RateError, at_versions
+from pulse.runtime.scan import as_scanned
+from pulse.runtime.standing import selected
+from pulse.store.stored import Stored
+from pulse.store.touched import touched
+
+GRACE = 2_000_000
+"""Microseconds that are read beyond what windows reach: ends of segments are real numbers."""
+
+PIECE = 256
+"""Regions that one piece of work has at most."""
+
+
+@dataclass(frozen=True)
+class RevisedJob:
+    """``query`` is bound, and its streams are of one moment each; ``old`` and ``new`` say where each is read, before and after.
+
+    ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked.
+    """
+
+    query: Query
+    old: Mapping[str, Stored]
+    new: Mapping[str, Stored]
+    rate: int | None
+    regions: Mapping[str, Regions] = field(default_factory=dict)
+    mode: str | None = None
+
+    @cached_property
+    def plan(self) -> Node:
+        """The plan as it is evaluated: in one place, whatever it joins."""
+        return optimise(self.query.plan)
+
+    @cached_property
+    def by_key(self) -> bool:
+        """Whether no result depends on more than one key of one stream."""
+        cut = fragments(place_exchanges(self.plan))
+        return len(cut) == 1 and cut[0].stream is not None
+
+    @cached_property
+    def reach(self) -> int:
+        """How far, in microseconds, results can depend on what lies before or after them."""
+        return _reach(self.plan)
+
+    @property
+    def columns(self) -> Columns:
+        """What results have: the plan's columns, with only the keys that are selected."""
+        own = self.plan.columns
+        return replace(own, key=tuple(pair for pair in own.key if pair[0] in self.query.select))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the changes: those of the results, and ``kind``."""
+        columns = self.columns
+        if self.rate is None:
+            return change_schema(columns.segment_schema())
+        return change_schema(columns.tuple_schema(self.query.select))
+
+    @cached_property
+    def results(self) -> Spans:
+        """The times of results that may differ."""
+        return spans_of(
+            [one.widened(self.reach + GRACE, self.reach + GRACE) for one in self.regions.values()]
+        )
+
+    @cached_property
+    def inputs(self) -> Spans:
+        """The times of segments that these depend on."""
+        far = 2 * (self.reach + GRACE)
+        return spans_of([one.widened(far, far) for one in self.regions.values()])
+
+    def pieces(self) -> list[RevisedJob]:
+        """The work in parts that know nothing of each other: keys of the one stream, or all at once."""
+        if not self.by_key or not any(map(len, self.regions.values())):
+            return [self] if any(map(len, self.regions.values())) else []
+        ((stream, regions),) = self.regions.items()
+        starts = range(0, len(regions), PIECE)
+        ends = [_end_of_key(regions, min(start + PIECE, len(regions))) for start in starts]
+        cuts = sorted({0, *ends})
+        return [
+            replace(self, regions={stream: regions.take(np.arange(a, b))})
+            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+        ]
+
+    def streams(self, stored: Mapping[str, Stored]) -> dict[str, Relation]:
+        """The segments of every stream around what may differ, by plain names."""
+        found = {}
+        for scan in scans(self.plan):
+            if scan.stream not in found:
+                regions = None
+                if self.by_key:
+                    far = 2 * (self.reach + GRACE)
+                    regions = self.regions[scan.stream].widened(far, far).merged()
+                columns = self.stored_columns(scan.stream)
+                found[scan.stream] = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
+        return found
+
+    def stored_columns(self, stream: str) -> Columns:
+        """The stream's columns as it is stored."""
+        return next(scan.stored for scan in scans(self.query.plan) if scan.stream == stream)
+
+
+def prepare_revised(
+    query: Query,
+    paths: Mapping[str, str | Stored],
+    since: Any,
+    *,
+    tuples: bool,
+    version: int | None = None,
+    as_of: Any = None,
+    mode: str | None = None,
+) -> RevisedJob:
+    """What is different between ``since`` (a version, a mapping of streams to versions, or a time) and now.
+
+    Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part.
+    """
+    rate = query.rate if tuples else None
+    if tuples and rate is None:
+        raise RateError(
+            "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+        )
+    own = {scan.stream for scan in scans(query.plan) if scan.at is None}
+    old, new = _ends(own, paths, since, version, as_of)
+    known = [one.as_of for one in (*old.values(), *new.values()) if one.as_of is not None]
+    if known:  # what was not known then is no revision, but news
+        query = replace(query, plan=transform(query.plan, lambda node: _until(node, min(known))))
+    query, fixed = at_versions(query, paths)
+    names = sorted({scan.stream for scan in scans(query.plan)})
+    old = {name: old.get(name, fixed[name]).pinned() for name in names}
+    new = {name: new.get(name, fixed[name]).pinned() for name in names}
+    regions = {name: touched(old[name].open(), new[name].open()) for name in names}
+    if known:
+        regions = {name: _before(one, min(known)) for name, one in regions.items()}
+    return RevisedJob(query, old, new, rate, regions, mode)
+
+
+def changes(job: RevisedJob) -> pa.Table:
+    """What of the results differs: both versions evaluated side by side."""
+    before, after = (_results(job, job.streams(stored)) for stored in (job.old, job.new))
+    if job.rate is None:
+        made = difference(before, after).table
+    else:
+        columns = job.columns
+        keys = [name for name in job.query.select if name in columns.key_names]
+        made = tuple_difference(before, after, keys, columns.time)
+    return made.cast(job.schema)
+
+
+def _results(job: RevisedJob, streams: Mapping[str, Relation]) -> Any:
+    """The results that may differ, as a relation or as a table of tuples."""
+    plan = job.plan
+    inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
+    evaluation = Evaluation(inputs, possible=job.query.possible)
+    evaluation.expect([plan])
+    if job.rate is None:
+        relation = evaluation.segments(plan)
+        relation = relation if job.query.possible else without_possible(relation)
+        return selected(within_spans(relation, job.results), job.columns)
+    samples = evaluation.samples(plan, job.rate)
+    batch = to_tuples(samples, job.query.select, possible=job.query.possible)
+    return _tuples_within(pa.Table.from_batches([batch]), job)
+
+
+def _tuples_within(table: pa.Table, job: RevisedJob) -> pa.Table:
+    times = table.column(job.columns.time).combine_chunks()
+    if isinstance(times, pa.ChunkedArray):
+        times = pa.concat_arrays(times.chunks or [pa.array([], times.type)])
+    spans = np.array(job.results, np.int64).reshape(-1, 2)
+    t = times.view(pa.int64()).to_numpy()
+    at = np.searchsorted(spans[:, 1], t, side="right")
+    return table.filter(pa.array(np.append(spans[:, 0], LATEST)[at] <= t))
+
+
+def within_spans(relation: Relation, spans: Spans) -> Relation:
+    """What the rows say about these times."""
+    from pulse.operators.grid import within
+
+    parts = [within(relation, start, end) for start, end in spans]
+    return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)
+
+
+def _ends(
+    own: set[str], paths: Mapping[str, str | Stored], since: Any, version: int | None, as_of: Any
+) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """Where streams are read before and after."""
+    if version is not None and as_of is not None:
+        raise PlanError("revisions: up to a version, or as of a time; say one of them")
+    new = {name: Stored.of(paths[name]) for name in own}
+    if version is not None:
+        new = {name: Stored(one.path, checked(version)) for name, one in new.items()}
+    elif as_of is not None:
+        new = {name: Stored(one.path, None, _instant(as_of)) for name, one in new.items()}
+    if isinstance(since, Mapping):
+        for name in since:
+            if name not in own:
+                raise PlanError(
+                    f"revisions since a version of '{name}': the query reads {', '.join(sorted(own))} as of now"
+                )
+        return {**new, **{n: Stored(new[n].path, checked(one)) for n, one in since.items()}}, new
+    if isinstance(since, int) and not isinstance(since, bool):
+        if len({one.path for one in new.values()}) > 1:
+            raise PlanError(
+                f"revisions since version {since}: of which stream? The query reads {', '.join(sorted(own))}; "
+                "name it: {'" + min(own) + f"': {since}}} (--revised-from {min(own)}={since})"
+            )
+        return {name: Stored(one.path, checked(since)) for name, one in new.items()}, new
+    return {name: Stored(one.path, None, _instant(since)) for name, one in new.items()}, new
+
+
+def _instant(given: Any) -> int:
+    return given if isinstance(given, int) and not isinstance(given, bool) else parse_instant(given)
+
+
+def _until(node: Node, end: int) -> Node:
+    if isinstance(node, Scan) and node.at is None:
+        return replace(node, end=end if node.end is None else min(node.end, end))
+    return node
+
+
+def _before(regions: Regions, end: int) -> Regions:
+    some = regions.take(np.flatnonzero(regions.start < end))
+    return replace(some, end=np.minimum(some.end, end))
+
+
+def _reach(node: Node) -> int:
+    own = reach(node)
+    return max(own) + max((_reach(one) for one in node.inputs), default=0)
+
+
+def _end_of_key(regions: Regions, at: int) -> int:
+    """The first region from a place on that is of another key than the one before it; regions are by key."""
+    while at < len(regions) and all(column[at] == column[at - 1] for column in regions.keys):
+        at += 1
+    return at

@@ -1,0 +1,83 @@
+"""Where two versions of a stored model may differ: all that has to be looked at to tell what a query's results were corrected to.
+
+Versions share files. What lies in files, or layers, of both is the same in both; so the rows of the others, and the instants at
+which tuples were corrected in between, even such corrections as moved no segment, are all there is to look at. That may be more
+than differs (files that were merged hold the same rows as before), never less.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core.arrays import IntArray
+from pulse.core.regions import Regions
+from pulse.store.errors import StoreError
+from pulse.store.layers import KNOWN_FROM, KNOWN_TO
+from pulse.store.model import Model
+
+AROUND = 2
+"""Microseconds before and after a corrected tuple: the segments that end and begin there are touched."""
+
+
+def touched(old: Model, new: Model) -> Regions:
+    """The keys and ranges in which the two, of one folder, may say different things."""
+    if old.path.absolute() != new.path.absolute():
+        raise StoreError(
+            f"revisions: {old.path} and {new.path} are different models; compare versions of one"
+        )
+    parts = [_no_regions(new)]
+    for model, other in ((old, new), (new, old)):
+        apart = sorted(model.manifest.names - other.manifest.names)
+        parts += [_extents(model, name) for name in apart]
+    known = [one.as_of for one in (old, new) if one.as_of is not None]
+    if old.as_of != new.as_of:
+        layers = [layer.name for file in new.manifest.files for layer in file.layers]
+        parts += [_extents(new, name, min(known)) for name in layers if name in old.manifest.names]
+    for name in sorted(set(new.manifest.log) ^ set(old.manifest.log)):
+        model = new if name in new.manifest.log else old
+        parts.append(_corrected(model, name))
+    return Regions.concat(parts).merged()
+
+
+def _no_regions(model: Model) -> Regions:
+    none = np.zeros(0, np.int64)
+    return Regions(tuple(pa.array([], type_) for _, type_ in model.schema.key), none, none)
+
+
+def _extents(model: Model, name: str, known_after: int | None = None) -> Regions:
+    """Where the rows of a file lie; of a layer only those that came or went after an instant."""
+    keys = list(model.schema.key_names)
+    columns = [*keys, "ref", "lo", "hi"]
+    known = [] if known_after is None else [KNOWN_FROM, KNOWN_TO]
+    table = pq.read_table(model.file(name), columns=[*columns, *known])
+    if known_after is not None:
+        latest = np.maximum(*(_microseconds(table, one, known_after) for one in known))
+        table = table.filter(pa.array(latest > known_after))
+    ref = _microseconds(table, "ref", 0)
+    start = ref + np.floor(table.column("lo").to_numpy() * 1e6).astype(np.int64)
+    end = ref + np.ceil(table.column("hi").to_numpy() * 1e6).astype(np.int64)
+    return Regions(_keys(table, model), start, np.maximum(end, start + 1))
+
+
+def _corrected(model: Model, name: str) -> Regions:
+    """Around the instants of the tuples that a log corrects."""
+    schema = model.schema
+    table = pq.read_table(model.file(name), columns=[*schema.key_names, schema.time])
+    times = table.column(schema.time).cast(pa.timestamp("us")).combine_chunks().view(pa.int64()).to_numpy()
+    return Regions.of_instants(_keys(table, model), times).widened(AROUND, AROUND)
+
+
+def _keys(table: pa.Table, model: Model) -> tuple[pa.Array, ...]:
+    return tuple(_one(table.column(name)).cast(type_) for name, type_ in model.schema.key)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    joined = column.combine_chunks()
+    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def _microseconds(table: pa.Table, name: str, null: int) -> IntArray:
+    whole: IntArray = _one(table.column(name)).view(pa.int64()).fill_null(null).to_numpy()
+    return whole
