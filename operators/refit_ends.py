@@ -1,8 +1,8 @@
 """Where a key ends after its tuples were revised: what a later fit goes on from (:mod:`pulse.operators.fit_ends`).
 
-The row of a key's end is its newest tuple, with the difference of the integrals that stands there (as ``drift``) and the weight it
-carries (as ``err``), which is rounding when something is added to it. Where the difference is known only by its bound ``E``, the row says
-a difference of 0 and a weight whose rounding is ``E``: what goes on from there adds it to what it certifies.
+The row of a key's end is its newest tuple, with the difference of the integrals that stands there (as ``drift``) and the weight
+it carries (as ``err``), whose rounding goes with it. Where the difference is known only by a bound ``E``, the row says a
+difference of 0 and a weight whose rounding is ``E``: what goes on from there adds it to what it certifies.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _rows(
         hi=0.0,
         models={name: v[a, rows].reshape(-1, 1) for a, name in enumerate(schema.modelled_names)},
         err={name: weight[:, a] for a, name in enumerate(schema.modelled_names)},
-        drift={name: 0.0 for name in schema.modelled_names},
+        drift=dict.fromkeys(schema.modelled_names, 0.0),
         unmodelled={name: table.column(name) for name in schema.unmodelled_names},
         at_rest=False,
     ).to_arrow()

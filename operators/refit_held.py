@@ -18,7 +18,7 @@ from pulse.operators.refit_tuples import Corrected, dense
 
 
 class Pairs(NamedTuple):
-    """A segment and a stretch that overlap, by segment and time; ``lo`` and ``hi`` are their common range about the segment's ref."""
+    """A segment and a stretch that overlap, by segment and time; ``lo`` and ``hi``: what they share about its ref."""
 
     segment: IntArray
     stretch: IntArray

@@ -1,9 +1,10 @@
 """Exact patches: a model moved by exactly what the truth moved by (semantics 1.5, 7.2).
 
-On a cell (:mod:`pulse.operators.refit_truth`) old and new truth are lines, so ``new model = old model + (new truth - old truth)`` is a
-polynomial, and model less truth is what it was at every instant: err and drift of the cell's segments and of all that
-follow stay certified as they are. Rounding is added to those of the patched piece. A sample is true at its tuple alone: there
-the model becomes the sample, up to the next tuple.
+On a cell (:mod:`pulse.operators.refit_truth`) old and new truth are lines, so ``new model = old model + (new truth - old
+truth)`` is a polynomial, and model less truth is what it was at every instant: err and drift of the cell's segments and of all
+that follow stay certified as they are. Rounding is added to those of the patched piece; what follows has room for it, as its own
+bounds allow for eight units in the last place of all that was added up before. A sample is true at its tuple alone: there the
+model becomes the sample, up to the next tuple.
 """
 
 from __future__ import annotations

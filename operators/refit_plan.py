@@ -1,8 +1,8 @@
 """What a revision asks of a model: which segments move, which stretches are fitted anew, which runs count from elsewhere.
 
 Two ways. Where no attribute has a bound on its drift, segments whose certified bound still holds *absorb* the new truth, and
-the others are fitted anew from end to end. Where integrals are bounded, segments are cut at the cells that changed and patched there
-(:mod:`pulse.operators.refit_patch`); only where a run of the truth begins or joins elsewhere the rest of the run is fitted anew.
+the others are fitted anew from end to end. Where integrals are bounded, segments are cut at the cells that changed and
+patched there (:mod:`pulse.operators.refit_patch`); only where a run of the truth begins or joins elsewhere it is fitted anew.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _drifts(held: Held, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
 def whole_runs(
     key: IntArray, time: IntArray, only_after: BoolArray, held: Held, cells: Cells
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Stretches ``(key, begin, end)``: the runs of model and new truth around these instants, or what of them follows the instant.
+    """Stretches ``(key, begin, end)``: the runs of model and new truth around these instants, or what of them comes after.
 
     ``held`` has all segments of the keys.
     """

@@ -78,7 +78,7 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
     last = np.where((spec.truth == LINEAR)[:, None], own[:, index[:, 1]], first)
     point = found.index[is_point, 0]
     # Of equal timestamps the last one rules: a point where something else begins is none.
-    overruled = _meets(key[point], t[point], key[index[:, 0]], t[index[:, 0]])
+    overruled = among(key[point], t[point], key[index[:, 0]], t[index[:, 0]])
     point = point[~overruled]
     # Nor is one that another point of its instant follows.
     twin = np.append((np.diff(key[point]) == 0) & (np.diff(t[point]) == 0), False)[: len(point)]
@@ -98,7 +98,7 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
     )
 
 
-def _meets(key: IntArray, time: IntArray, keys: IntArray, begins: IntArray) -> BoolArray:
+def among(key: IntArray, time: IntArray, keys: IntArray, begins: IntArray) -> BoolArray:
     """Which of the instants are among those of the second set."""
     ids = dense(np.concatenate([key, keys]), np.concatenate([time, begins]))
     return np.isin(ids[: len(key)], ids[len(key) :])
@@ -146,8 +146,10 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Both truths, the cells that changed, the points that went and came (tuples of each), and where runs no longer begin as
-    they did: ``breaks`` are instants from which on the integrals count from elsewhere, ``opened`` where a run begins there now."""
+    """Both truths, the cells that changed, and the points that went and came (tuples of each).
+
+    At ``break_time`` a run begins that did not before (``opened``), or no longer does: integrals count from elsewhere after it.
+    """
 
     old: Pieces
     new: Pieces

@@ -24,7 +24,7 @@ _ROOM = 1 << 62
 
 
 class Corrected(NamedTuple):
-    """``tuples`` by key and time after the revisions; ``applied[e]`` per element; ``aside``: rows that did not fit, with a reason.
+    """``tuples`` by key and time after the revisions; ``applied[e]`` per element; ``aside``: rows that did not fit, and why.
 
     ``both`` holds the tuples before, then the revisions' rows; ``before`` and ``after`` are the rows of it that make up the
     histories, by key and time, ``key`` and ``time`` those of its rows, ``change`` codes of their unmodelled attributes.

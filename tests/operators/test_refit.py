@@ -226,24 +226,21 @@ def test_a_later_fit_goes_on_from_a_revised_end(data: st.DataObject) -> None:
         pa.array([k not in gone for k in fitted.ends.column("k").to_pylist()], pa.bool_())
     )
     ends = pa.concat_tables([kept, result.ends.cast(kept.schema)])
-    newest = {
-        k: t
-        for k, t in zip(
-            after.column("k").to_pylist(), after.column("t").cast(pa.int64()).to_pylist(), strict=True
-        )
-    }
+    newest = dict(
+        zip(after.column("k").to_pylist(), after.column("t").cast(pa.int64()).to_pylist(), strict=True)
+    )
     assert (
         dict(zip(ends.column("k").to_pylist(), ends.column("ref").cast(pa.int64()).to_pylist(), strict=True))
         == newest
     )
     more = [
-        dict(
-            k=k,
-            t=t + data.draw(st.sampled_from([0, SECOND, 20 * SECOND])),
-            u="p",
-            x=data.draw(st.sampled_from([1.0, 5.0])),
-            y=1.0,
-        )
+        {
+            "k": k,
+            "t": t + data.draw(st.sampled_from([0, SECOND, 20 * SECOND])),
+            "u": "p",
+            "x": data.draw(st.sampled_from([1.0, 5.0])),
+            "y": 1.0,
+        }
         for k, t in newest.items()
     ]
     more += [dict(one, t=one["t"] + SECOND, x=2.0) for one in more]
