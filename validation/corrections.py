@@ -127,7 +127,10 @@ class Pool:
         """From the rows that were found, and those of the revisions."""
         rows = Chunk.concat([log, own])
         table = rows.table
-        code = key_ranks([_one(table.column(name)) for name in schema.key_names], len(rows))
+        ranks = key_ranks([_one(table.column(name)) for name in schema.key_names], len(rows))
+        code = np.unique(ranks, return_inverse=True)[
+            1
+        ]  # without gaps: an encoded column may list keys that it lacks
         values = np.empty((len(schema.modelled), len(rows)))
         for a, name in enumerate(schema.modelled_names):
             values[a] = table.column(name).cast(pa.float64(), safe=False).to_numpy()

@@ -108,7 +108,8 @@ class History:
         if kind is not None and kind not in table.column_names:
             raise unknown_column(kind, table.column_names, "tuples, the kind of element")
         batch = RevisionBatch.of(table, schema, kind)
-        insertions = plain(batch.table.take(pa.array(batch.insertions)) if kind else batch.table, schema)
+        whole = len(batch.insertions) == batch.table.num_rows
+        insertions = plain(batch.table if whole else batch.table.take(pa.array(batch.insertions)), schema)
         pushed = validator.push(insertions)
         if len(pushed.not_finite):
             batch.set_aside(batch.insertions[pushed.not_finite], "not finite")

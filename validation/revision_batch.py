@@ -88,8 +88,9 @@ def in_order(elements: Elements, late: IntArray) -> Elements:
 
 
 def log_columns(schema: StreamSchema) -> pa.Schema:
-    """The columns of a log: plain types, so that tuples from different files are of one kind."""
-    types = {**dict(schema.key), schema.time: pa.timestamp("us"), **dict(schema.unmodelled)}
+    """The columns of a log: one type each, so that tuples from different files are of one kind; keys are encoded once."""
+    types = {name: pa.dictionary(pa.int32(), type_) for name, type_ in schema.key}
+    types |= {schema.time: pa.timestamp("us"), **dict(schema.unmodelled)}
     types |= dict.fromkeys(schema.modelled_names, pa.float64())
     return pa.schema([(name, types[name]) for name in needed_columns(schema)])
 
@@ -97,13 +98,17 @@ def log_columns(schema: StreamSchema) -> pa.Schema:
 def plain(table: pa.Table, schema: StreamSchema) -> pa.Table:
     """Tuples with the columns of a log."""
     mine = log_columns(schema)
-    columns = []
-    for one in mine:
-        column = table.column(one.name)
-        if one.name == schema.time:
-            t = pa.array(times(table, schema)[0]).view(one.type)
-            column = column if column.type == one.type else pa.chunked_array([t])
-        elif one.name in schema.modelled_names and column.type != one.type:
-            column = pa.chunked_array([pa.array(numbers(column, one.name))])
-        columns.append(column if column.type == one.type else column.cast(one.type))
-    return pa.table(columns, schema=mine)
+    return pa.table([_plain(table, one, schema) for one in mine], schema=mine)
+
+
+def _plain(table: pa.Table, wanted: pa.Field, schema: StreamSchema) -> pa.ChunkedArray:
+    column = table.column(wanted.name)
+    if wanted.name in schema.key_names:
+        if not pa.types.is_dictionary(column.type):
+            column = column.cast(wanted.type.value_type).dictionary_encode()
+        column = column.unify_dictionaries()
+    elif wanted.name == schema.time and column.type != wanted.type:
+        return pa.chunked_array([pa.array(times(table, schema)[0]).view(wanted.type)])
+    elif wanted.name in schema.modelled_names and column.type != wanted.type:
+        return pa.chunked_array([pa.array(numbers(column, wanted.name))])
+    return column if column.type == wanted.type else column.cast(wanted.type)

@@ -70,6 +70,20 @@ class Chunk:
         found: IntArray = np.flatnonzero(wanted[self._encoded.codes])
         return found
 
+    @cached_property
+    def rising(self) -> bool:
+        """Whether the rows are in time already, and at one instant by place."""
+        dt = np.diff(self.t)
+        return bool((dt > 0).all() or ((dt >= 0) & ((dt > 0) | (np.diff(self.order) > 0))).all())
+
+    def slice(self, begin: int, end: int) -> Chunk:
+        """A range of rows, copied only where most of the chunk goes: what is left must not keep it alive."""
+        if end - begin < len(self) // 2:
+            return self.take(np.arange(begin, end))
+        some = slice(begin, end)
+        table = self.table.slice(begin, end - begin)
+        return Chunk(self.schema, table, self.t[some], self.order[some], self.arrived[some])
+
     def take(self, rows: IntArray | BoolArray) -> Chunk:
         """Some rows."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -90,7 +104,7 @@ class Chunk:
 
     def in_time(self) -> Chunk:
         """By time, and at one instant by place."""
-        return self.take(np.lexsort((self.order, self.t)))
+        return self if self.rising else self.take(np.lexsort((self.order, self.t)))
 
 
 class Shelved(NamedTuple):
@@ -178,12 +192,19 @@ class TupleLog:
                 kept.append(one)
                 continue
             chunk = self._loaded(one)
-            old = chunk.t < before
-            gone.append(chunk.take(old))
-            if not old.all():
-                kept.append(chunk.take(~old))
+            if chunk.rising:
+                cut = int(np.searchsorted(chunk.t, before))
+                parts = chunk.slice(0, cut), chunk.slice(cut, len(chunk))
+            else:
+                old = chunk.t < before
+                parts = chunk.take(old), chunk.take(~old)
+            gone.append(parts[0])
+            if len(parts[1]):
+                kept.append(parts[1])
         self.chunks = kept
-        return Chunk.concat(gone).in_time() if gone else self._nothing()
+        if not gone:
+            return self._nothing()
+        return gone[0].in_time() if len(gone) == 1 else Chunk.concat(gone).in_time()
 
     # -- elsewhere ----------------------------------------------------------------------------------------
 
