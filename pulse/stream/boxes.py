@@ -127,9 +127,9 @@ def prime(boxes: list[Box]) -> list[Box]:
     for box in sorted(
         kept, key=len, reverse=True
     ):  # the longest first: they are the ones to spare the reader
-        others = [other for other in kept if other != box]
-        if covered(box, others):
-            kept = others
+        spared = [other for other in kept if other != box]
+        if covered(box, spared):
+            kept = spared
     return kept
 
 

@@ -142,7 +142,7 @@ class Description:
         """
         if not self.attributes & set(attributes):
             return self
-        allowed = {name: values for name, values in (domain or Domain()).promises if name in attributes}
+        allowed = {name: values for name, values in (domain or NO_PROMISES).promises if name in attributes}
         asked = self.without(*attributes)
         missing = (asked & Description.where(**allowed)) - self
         return asked - missing.without(*attributes)
@@ -169,7 +169,7 @@ class Description:
         's = 2'
         """
         found = list(self.boxes)
-        for name, allowed in (domain or Domain()).promises:
+        for name, allowed in (domain or NO_PROMISES).promises:
             found = [box for box in (_promised(box, name, allowed) for box in found) if box is not None]
         found = box_algebra.merged(found)
         return Description(tuple(sorted(found, key=box_algebra.sort_key)))
@@ -257,6 +257,9 @@ class Domain:
     def only(self, attributes: Collection[str]) -> Domain:
         """The promises about these attributes."""
         return Domain(tuple(pair for pair in self.promises if pair[0] in attributes))
+
+
+NO_PROMISES = Domain()
 
 
 def values_of(values: Any) -> ValueSet:
