@@ -48,7 +48,7 @@ def history_of(
 
     The old model's are linked into it.
     """
-    own = {"tuples": _recorded(progress) if keeps(keep) else None, "source": source}
+    own: dict[str, Any] = {"tuples": _recorded(progress) if keeps(keep) else None, "source": source}
     if old is None:
         fits = [own]
     elif "fits" in old.manifest.history:

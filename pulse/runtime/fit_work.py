@@ -26,10 +26,11 @@ from pulse.operators.refit_tuples import as_tuples
 from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
-from pulse.store.files import ROW_GROUP, statistics_of, write_segments, write_table, write_text
+from pulse.store.files import statistics_of, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
 
 PROGRESS = "_progress"
+_ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
 
 
@@ -145,7 +146,7 @@ class _GrowingFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
             self._writer = pq.ParquetWriter(self._temporary, table.schema, compression="zstd")
-        self._writer.write_table(table, row_group_size=ROW_GROUP)
+        self._writer.write_table(table, row_group_size=_ROW_GROUP)
         self._rows += table.num_rows
 
     def facts(self, time: str) -> dict[str, Any] | None:

@@ -147,8 +147,18 @@ class Manifest:
     @property
     def end(self) -> int | None:
         """Where the newest segment ends, rounded up to the microsecond."""
-        ends = [one.end for file in self.files for one in (file, *file.layers) if one.end is not None]
-        return max(ends, default=None)
+        return max(self.bounds[1], default=None)
+
+    @property
+    def bounds(self) -> tuple[list[int], list[int]]:
+        """Where the files' and layers' first segments begin, and where their last ones end."""
+        files: list[PartFile | LayerFile] = []
+        for file in self.files:
+            files += [file, *file.layers]
+        return (
+            [one.start for one in files if one.start is not None],
+            [one.end for one in files if one.end is not None],
+        )
 
     @property
     def names(self) -> set[str]:

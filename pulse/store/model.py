@@ -103,7 +103,7 @@ class Model:
     def __len__(self) -> int:
         """Segments, points included."""
         if self.as_of is not None:
-            return self.rows(["lo"], None).num_rows
+            return int(self.rows([]).num_rows)
         return sum(file.rows for file in self.manifest.files)
 
     def dataset(self) -> ds.Dataset:
