@@ -48,7 +48,7 @@ def difference(old: Relation, new: Relation) -> Changes:
     has_old, has_new = left >= 0, right >= 0
     both = np.flatnonzero(has_old & has_new)
     same = np.zeros(len(left), bool)
-    same[both] = _same(old, new, cells, left, right, both)
+    same[both] = same_cells(old, new, cells, left, right, both)
     gone, come = np.flatnonzero(has_old & ~same), np.flatnonzero(has_new & ~same)
     taken = _rows(old, left[gone], cells, gone)
     put = _rows(new, right[come], cells, come)
@@ -84,9 +84,10 @@ def _aligned(old: Relation, new: Relation) -> tuple[Cells, IntArray, IntArray]:
     return cells, left, np.where(right >= 0, right - len(old), -1)
 
 
-def _same(
+def same_cells(
     old: Relation, new: Relation, cells: Cells, left: IntArray, right: IntArray, both: IntArray
 ) -> BoolArray:
+    """Whether rows ``left`` of the old and ``right`` of the new say the same in those of the cells that ``both`` names."""
     a, b = left[both], right[both]
     same = old.certainty[a] == new.certainty[b]
     reach = np.maximum(np.abs(cells.lo[both]), np.abs(cells.hi[both]))

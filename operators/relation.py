@@ -294,6 +294,8 @@ class Relation:
 
 def _same_width(arrays: list[FloatArray]) -> list[FloatArray]:
     width = max(array.shape[1] for array in arrays)
+    if all(array.shape[1] == width for array in arrays):
+        return arrays
     return [np.pad(array, ((0, 0), (0, width - array.shape[1]))) for array in arrays]
 
 

@@ -21,7 +21,7 @@ from pulse.operators.relation import Relation
 from pulse.plan.nodes import Filter, Node, Project, Scan, Window
 from pulse.plan.radius import NONE, Reach, need, reach
 from pulse.runtime.connection import ConnectionPoint
-from pulse.runtime.delta import GRACE, Content, Delta, Stretches, by_ranges, changed_rows, extents
+from pulse.runtime.delta import GRACE, Content, Delta, Stretches, by_ranges, changed_rows, extents, unlike
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.rows import bare
 from pulse.runtime.scan import _of_keys
@@ -248,11 +248,25 @@ class RowArc(Arc):
         below = self.inputs[0].delta
         assert below is not None
         self.flow.modes[STATELESS] = self.flow.modes.get(STATELESS, 0) + len(below)
+        if isinstance(self.node, Project):
+            made = self._renamed(below)
+            if made is not None:
+                return made
         if self.margin == NONE or self.point is not None:
             content = below.content()
             return changed_rows(content.within(self._apply(content.relation)))
         self.cache = self.replay(below.stretches.widened(*self.margin).merged())
         return changed_rows(self.cache)
+
+    def _renamed(self, below: Delta) -> Delta | None:
+        """The delta under new names, and all that is known around it: where a projection gives a row for every row."""
+        made = self._apply(below.relation)
+        if len(made) != len(below.relation):
+            return None
+        known = self.inputs[0].cache
+        if known is not None and known.relation is below.relation:
+            self.cache = known.within(made)
+        return unlike(made, below.stretches.code, below.old, below.new)
 
 
 class WindowArc(Arc):

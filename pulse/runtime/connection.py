@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from pulse.core.regions import EARLIEST, Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.regions import locate
 from pulse.operators.relation import Relation
-from pulse.runtime.delta import Changed, Content, Delta, Stretches, extents, hull, spelled
+from pulse.runtime.delta import Changed, Content, Delta, Stretches, extents, hull, keys_at, spelled
 from pulse.runtime.hulls import Hulls
 from pulse.runtime.rows import Rows
 from pulse.store.errors import HistoryGoneError
@@ -136,11 +137,9 @@ class ConnectionPoint:
         more, _ = spelled(np.array(ranges, np.int64).reshape(-1, 2))
         both = np.concatenate([np.arange(len(held)), more])
         ends = len(held) + np.cumsum(sizes)
-        index = pa.array(revised)
+        again = zip(keys, keys_at(keys, revised), strict=True)
         made = whole._pick(
-            both,
-            tuple(pa.concat_arrays([column, column.take(index)]) for column in keys),
-            np.concatenate([offsets, ends]),
+            both, tuple(pa.concat_arrays(pair) for pair in again), np.concatenate([offsets, ends])
         )
         after = every.copy()
         after[revised] = len(stretches) + np.arange(len(revised))
@@ -152,8 +151,7 @@ class ConnectionPoint:
         return self._rows.take(rows, self.keys, offsets).without_empty_groups().merged()
 
     def _keys_of(self, codes: IntArray) -> tuple[pa.Array, ...]:
-        chosen = pa.array(codes)
-        return tuple(column.take(chosen) for column in self.keys)
+        return keys_at(self.keys, codes)
 
     def _locate(self, stretches: Stretches) -> IntArray:
         rows = self._rows
@@ -192,6 +190,8 @@ class ConnectionPoint:
 
     def _by_region(self, relation: Relation, regions: Regions, code: IntArray) -> Relation:
         """The rows of a relation, a group for each region."""
+        if len(regions) == 1 and relation.groups == 1:
+            return replace(relation, keys=tuple(regions.keys))
         own = self.codes(relation.keys, relation.groups, add=True)
         start, end = extents(relation)
         time, of_row = (start + end) // 2, own[relation.group]
@@ -248,7 +248,7 @@ class ConnectionPoint:
         sizes = np.concatenate([[0], np.cumsum(delta.new[:, 1] - delta.new[:, 0])]).tolist()
         held, code = delta.held.tolist(), delta.stretches.code
         cuts = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), len(code)]
-        for i, j in zip(cuts[:-1], cuts[1:], strict=True):
+        for i, j in pairwise(cuts):
             pieces: list[tuple[dict[str, Any] | None, int, int]] = [(None, held[i][0], held[i][0])]
             for k in range(i, j):
                 pieces.append((None, pieces[-1][2] if k == i else held[k - 1][1], held[k][0]))

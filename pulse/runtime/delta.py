@@ -17,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.instants import gaps, tolerances
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.kernels.polynomial import taylor_shift
 from pulse.kernels.regions import merge_ranges
+from pulse.kernels.unlike import unlike_runs
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.relation import Relation
 
@@ -106,12 +105,12 @@ class Delta:
         """The changed rows on their own, old and new groups by stretch: what an operator needs that knows no neighbours."""
         n = len(self)
         made = by_ranges(
-            self.relation, np.concatenate([self.old, self.new]), np.concatenate([self._group] * 2)
+            self.relation, np.concatenate([self.old, self.new]), np.concatenate([self.groups] * 2)
         )
         return Content(self.stretches, made, np.arange(n), np.arange(n, 2 * n))
 
     @property
-    def _group(self) -> IntArray:
+    def groups(self) -> IntArray:
         """The group in which a stretch's rows lie, for its key."""
         some = np.where(self.old[:, 1] > self.old[:, 0], self.old[:, 0], self.new[:, 0])
         return self.relation.group[some]
@@ -119,19 +118,27 @@ class Delta:
     @property
     def old_rows(self) -> Relation:
         """What was withdrawn, a group each stretch."""
-        return by_ranges(self.relation, self.old, self._group)
+        return by_ranges(self.relation, self.old, self.groups)
 
     @property
     def new_rows(self) -> Relation:
         """What was put in its place, a group each stretch."""
-        return by_ranges(self.relation, self.new, self._group)
+        return by_ranges(self.relation, self.new, self.groups)
 
 
 def by_ranges(relation: Relation, ranges: IntArray, groups: IntArray) -> Relation:
     """The rows ``ranges[i, 0]:ranges[i, 1]`` as group ``i``, which has the key of ``groups[i]``."""
     rows, offsets = spelled(ranges)
+    return relation._pick(rows, keys_at(relation.keys, groups), offsets)
+
+
+def keys_at(keys: tuple[pa.Array, ...], groups: IntArray) -> tuple[pa.Array, ...]:
+    """Key columns at places; a single one is no copy."""
+    if len(groups) == 1:
+        at = int(groups[0])
+        return tuple(column.slice(at, 1) for column in keys)
     chosen = pa.array(groups)
-    return relation._pick(rows, tuple(column.take(chosen) for column in relation.keys), offsets)
+    return tuple(column.take(chosen) for column in keys)
 
 
 def spelled(ranges: IntArray) -> tuple[IntArray, IntArray]:
@@ -157,34 +164,50 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 
 
 def changed_rows(content: Content) -> Delta:
-    """The rows of a content that are not the same before and after, in runs.
+    """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.unlike`).
 
-    Old and new rows of a stretch are matched by their place where they are as many, else from either end; rows that say the same of
-    the same time, to :data:`~pulse.operators.difference.TOLERANCE`, have not changed.
+    Rows that say the same of the same time, to :data:`~pulse.operators.difference.TOLERANCE`, have not changed: values, bounds, drift,
+    certainty and unmodelled attributes. The stretches of the content ascend.
     """
-    relation = content.relation
     some = np.flatnonzero(content.before != content.after)
-    offsets = relation.offsets
-    b, a = content.before[some], content.after[some]
-    old = np.stack([offsets[b], offsets[b + 1]], axis=1)
-    new = np.stack([offsets[a], offsets[a + 1]], axis=1)
-    same_count = (old[:, 1] - old[:, 0]) == (new[:, 1] - new[:, 0])
-    if same_count.all():
-        old, new, of = _unlike_runs(relation, old, new)
-    else:
-        even, odd = np.flatnonzero(same_count), np.flatnonzero(~same_count)
-        runs = _unlike_runs(relation, old[even], new[even])
-        trimmed = _trimmed(relation, old[odd], new[odd])
-        old, new = np.concatenate([runs[0], trimmed[0]]), np.concatenate([runs[1], trimmed[1]])
-        of = np.concatenate([even[runs[2]], odd])
-    kept = (old[:, 1] > old[:, 0]) | (new[:, 1] > new[:, 0])
-    old, new, of = old[kept], new[kept], of[kept]
-    code = content.stretches.code[some[of]]
-    start, end = hull(relation, old, new)
-    absorbed = len(some) - len(np.unique(of))
-    order = np.lexsort((start, code)) if len(code) > 1 else np.arange(len(code))
-    found = Stretches(code[order], start[order], end[order])
-    return Delta(found, relation, old[order], new[order], absorbed=absorbed)
+    offsets = content.relation.offsets
+    old, new = np.empty((len(some), 2), np.int64), np.empty((len(some), 2), np.int64)
+    for ranges, groups in ((old, content.before[some]), (new, content.after[some])):
+        ranges[:, 0], ranges[:, 1] = offsets[groups], offsets[groups + 1]
+    return unlike(content.relation, content.stretches.code[some], old, new)
+
+
+def unlike(relation: Relation, code: IntArray, old: IntArray, new: IntArray) -> Delta:
+    """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]`` of a relation, which are of code ``code[s]``."""
+    pieces = relation.ref, relation.lo, relation.hi, _marks(relation)
+    runs = unlike_runs(pieces, _values(relation), old, new, TOLERANCE)
+    absorbed = len(code) - (min(len(runs.of), 1) if len(code) == 1 else len(np.unique(runs.of)))
+    stretches = Stretches(code[runs.of], runs.start, runs.end)
+    return Delta(stretches, relation, runs.old, runs.new, absorbed=absorbed)
+
+
+def _values(relation: Relation) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Coefficients side by side, where each attribute begins, and all bounds."""
+    models = list(relation.models.values())
+    limits = [*relation.err.values(), *relation.drift.values()]
+    n = len(relation)
+    widths = [c.shape[1] for c in models]
+    c = np.concatenate(models, axis=1) if len(models) > 1 else models[0] if models else np.zeros((n, 0))
+    return (
+        np.ascontiguousarray(c),
+        np.array([0, *np.cumsum(widths)], np.int64),
+        np.stack(limits, axis=1) if limits else np.zeros((n, 0)),
+    )
+
+
+def _marks(relation: Relation) -> IntArray:
+    """A number for each row's certainty and unmodelled attributes."""
+    marks = relation.certainty.astype(np.int64)
+    for column in relation.unmodelled.values():
+        encoded = column.dictionary_encode()
+        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        marks = np.unique(marks * (len(encoded.dictionary) + 1) + codes, return_inverse=True)[1]
+    return marks
 
 
 def hull(relation: Relation, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray]:
@@ -203,97 +226,3 @@ def hull(relation: Relation, old: IntArray, new: IntArray) -> tuple[IntArray, In
         np.minimum(start[first(old)], start[first(new)]),
         np.maximum(end[last(old)], end[last(new)]),
     )
-
-
-def _unlike_runs(relation: Relation, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Runs of rows that differ from those at their place, and of which range each is."""
-    a, offsets = spelled(old)
-    b, _ = spelled(new)
-    unlike = np.append(~same_rows(relation, a, b), False)
-    # A run begins at an unlike row whose predecessor is alike or of another range.
-    begins = unlike.copy()
-    begins[1:] &= ~unlike[:-1]
-    begins[offsets] = unlike[offsets]
-    ends = unlike[:-1] & (begins[1:] | ~unlike[1:])
-    first, last = np.flatnonzero(begins), np.flatnonzero(ends) + 1
-    of = np.searchsorted(offsets, first, "right") - 1
-    shift_old, shift_new = old[of, 0] - offsets[of], new[of, 0] - offsets[of]
-    return (
-        np.stack([first + shift_old, last + shift_old], axis=1),
-        np.stack([first + shift_new, last + shift_new], axis=1),
-        of,
-    )
-
-
-def _trimmed(relation: Relation, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray]:
-    """Each pair of ranges without the rows that are the same at either end."""
-    old, new = old.copy(), new.copy()
-    for i in range(len(old)):
-        n = min(old[i, 1] - old[i, 0], new[i, 1] - new[i, 0])
-        at = np.arange(n)
-        alike = same_rows(relation, old[i, 0] + at, new[i, 0] + at)
-        front = n if alike.all() else int(alike.argmin())
-        old[i, 0] += front
-        new[i, 0] += front
-        at = np.arange(n - front)
-        alike = same_rows(relation, old[i, 1] - 1 - at, new[i, 1] - 1 - at)
-        back = len(at) if alike.all() else int(alike.argmin())
-        old[i, 1] -= back
-        new[i, 1] -= back
-    return old, new
-
-
-def same_rows(relation: Relation, a: IntArray, b: IntArray) -> BoolArray:
-    """Whether rows ``a[i]`` and ``b[i]`` say the same of the same time: values, bounds, drift, certainty and unmodelled."""
-    ref, lo, hi = relation.ref, relation.lo, relation.hi
-    ref_a, ref_b, lo_a, hi_a = ref[a], ref[b], lo[a], hi[a]
-    lo_b, hi_b = lo[b], hi[b]
-    same: BoolArray = relation.certainty[a] == relation.certainty[b]
-    moved = np.flatnonzero(ref_a != ref_b)
-    if len(moved):
-        same &= np.abs(gaps(ref_a, lo_a, ref_b, lo_b)) <= tolerances(ref_a, lo_a, ref_b, lo_b)
-        same &= np.abs(gaps(ref_a, hi_a, ref_b, hi_b)) <= tolerances(ref_a, hi_a, ref_b, hi_b)
-        same &= (lo_a == hi_a) == (lo_b == hi_b)
-    else:
-        slack = 1e-9 + 1e-15 * np.maximum(np.abs(lo_a), np.abs(hi_a))
-        same &= (np.abs(lo_a - lo_b) <= slack) & (np.abs(hi_a - hi_b) <= slack)
-        same &= (lo_a == hi_a) == (lo_b == hi_b)
-    reach = np.maximum(np.abs(lo_a), np.abs(hi_a))
-    for c in relation.models.values():
-        same &= _same_polynomials(c[a], c[b], reach, (ref_a, ref_b, moved))
-    for name in relation.err:
-        same &= _close(relation.err[name][a], relation.err[name][b])
-    for values in relation.drift.values():
-        same &= _close(values[a], values[b])
-    for column in relation.unmodelled.values():
-        same &= _equal(column.take(pa.array(a)), column.take(pa.array(b)))
-    return same
-
-
-def _same_polynomials(
-    c: FloatArray, d: FloatArray, reach: FloatArray, refs: tuple[IntArray, IntArray, IntArray]
-) -> BoolArray:
-    ref_a, ref_b, moved = refs
-    if len(moved):
-        d[moved] = taylor_shift(d[moved], (ref_a[moved] - ref_b[moved]) / 1e6)
-    apart, size = np.abs(c[:, -1] - d[:, -1]), np.abs(c[:, -1]) + np.abs(d[:, -1])
-    for j in range(c.shape[1] - 2, -1, -1):
-        apart = apart * reach + np.abs(c[:, j] - d[:, j])
-        size = size * reach + np.abs(c[:, j]) + np.abs(d[:, j])
-    same: BoolArray = apart <= TOLERANCE * size
-    return same
-
-
-def _close(a: FloatArray, b: FloatArray) -> BoolArray:
-    with np.errstate(invalid="ignore"):
-        close: BoolArray = (a == b) | (np.abs(a - b) <= TOLERANCE * (np.abs(a) + np.abs(b)))
-    return close & (np.isinf(a) == np.isinf(b))
-
-
-def _equal(a: pa.Array, b: pa.Array) -> BoolArray:
-    import pyarrow.compute as pc
-
-    found: BoolArray = (
-        pc.or_(pc.fill_null(pc.equal(a, b), False), pc.and_(pc.is_null(a), pc.is_null(b)))
-    ).to_numpy(zero_copy_only=False)
-    return found

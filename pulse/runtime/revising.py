@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
-from pulse.operators.difference import Changes, change_schema, difference
+from pulse.operators.difference import Changes, change_schema
 from pulse.operators.relation import Relation
 from pulse.plan.modes import Costs
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
@@ -31,6 +31,7 @@ from pulse.plan.show import line
 from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc
 from pulse.runtime.connection import ConnectionPoint, RevisionError
 from pulse.runtime.delta import Changed, Delta, Stretches
+from pulse.runtime.emitting import emitted
 from pulse.runtime.evaluate import Evaluation, _selective, without_possible
 from pulse.runtime.gathering import AcrossArc, UnionArc
 from pulse.runtime.joining import JoinArc
@@ -73,8 +74,7 @@ class Revised:
 
     changes: Changes
     report: Proliferation
-    old: Relation
-    new: Relation
+    rows: Relation  # of every changed stretch a group of old results and one of new
     query: Query
 
     def tuples(self, rate: int | None = None) -> pa.Table:
@@ -82,7 +82,9 @@ class Revised:
 
         A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``.
         """
-        return tuple_changes(self.old, self.new, self.query, rate)
+        groups = np.arange(self.rows.groups)
+        old, new = (self.rows.select_groups(groups[side::2]) for side in (0, 1))
+        return tuple_changes(old, new, self.query, rate)
 
 
 class Reviser:
@@ -104,13 +106,15 @@ class Reviser:
         costs: Costs | None = None,
         keep: int | str | None = None,
     ) -> None:
+        if isinstance(keep, str) and keep != "radius":
+            raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
         self.query, self.columns, self.mode = query, dict(columns), mode
         self.costs = costs or Costs()
         self.plan = optimise(query.plan, mirror=False)
         self.radius: Reach = radius(self.plan)
-        self.keep = self.radius.before + self.radius.after if keep == "radius" else keep
+        self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
         self._with_points = chosen
         self._streams: dict[str, ConnectionPoint] = {}
@@ -130,8 +134,10 @@ class Reviser:
 
     # -- state ----------------------------------------------------------------------------------------------
 
-    def start(self, streams: Mapping[str, Relation]) -> None:
-        """Take the streams in as they are now, by plain names."""
+    def start(
+        self, streams: Mapping[str, Relation], held: Mapping[Node, Relation] | None = None
+    ) -> None:
+        """Take the streams in as they are now, by plain names; and results at hand, by node of the plan, for connection points."""
         for stream in self.columns:
             if stream not in streams:
                 raise RevisionError(
@@ -141,8 +147,12 @@ class Reviser:
         self._arcs = {}
         self._root = self._arc(self.plan, self.query.possible, margins(self.plan))
         stored = [arc for arc in self._arcs.values() if self._has_point(arc)]
-        if stored:
-            self._fill(stored, streams)
+        for arc in stored:
+            if arc.node in (held or {}):
+                arc.point = self._point(arc, (held or {})[arc.node])
+        empty = [arc for arc in stored if arc.point is None]
+        if empty:
+            self._fill(empty, streams)
 
     def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> Arc:
         key = (node, possible and not isinstance(node, Scan))
@@ -262,15 +272,12 @@ class Reviser:
     def _told(self, root: Arc, came: Mapping[str, int]) -> Revised:
         assert root.delta is not None
         if len(root.delta):
-            old, new = (
-                selected(self._asked(one), self.output) for one in (root.delta.old_rows, root.delta.new_rows)
-            )
-            changes = difference(old, new)
+            changes, rows = emitted(root.delta, self.output, possible=self.query.possible)
         else:
-            old = new = selected(Relation.empty(self.plan.columns), self.output)
+            rows = selected(Relation.empty(self.plan.columns), self.output)
             changes = Changes(self.schema.empty_table())
         flows = tuple(arc.flow for arc in self._arcs.values())
-        return Revised(changes, Proliferation(came, flows, len(changes)), old, new, self.query)
+        return Revised(changes, Proliferation(came, flows, len(changes)), rows, self.query)
 
     def _asked(self, relation: Relation) -> Relation:
         return relation if self.query.possible else without_possible(relation)
