@@ -15,11 +15,13 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import split
+from pulse.core.regions import EARLIEST
 from pulse.kernels.reach import ROUNDING
 from pulse.operators.fit_ends import LAST, LAST_APART
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, key_codes
 from pulse.operators.refit_ranges import FittedStretches
+from pulse.operators.refit_truth import among
 from pulse.operators.refit_tuples import Corrected
 from pulse.operators.stitch import PART
 from pulse.operators.tuples import values
@@ -83,9 +85,14 @@ def revised_ends(
     before, after = _newest(corrected, corrected.before), _newest(corrected, corrected.after)
     last = _newest(corrected, corrected.after[finite[corrected.after]])
     # The window of tuples shows a key's end only if it reaches what was known of it.
-    known = np.where(row_of >= 0, told[row_of] if len(told) else 0, np.iinfo(np.int64).min)
+    known = np.where(row_of >= 0, told[row_of] if len(told) else 0, EARLIEST)
     shown = (row_of < 0) | ((before >= 0) & (corrected.time[before] >= known))
     shown &= np.isin(np.arange(len(row_of)), corrected.key)
+    # It shows all of the newest instant only where a revision names that, or where all of the run was read.
+    named = np.arange(len(corrected.before), len(corrected.key))
+    codes = np.arange(len(row_of))
+    complete = among(codes, known, corrected.key[named], corrected.time[named]) | np.isin(codes, fits.key)
+    shown &= (row_of < 0) | (after < 0) | (corrected.time[after] != known) | complete
     gone = np.flatnonzero(shown & (last < 0) & (after < 0))
     here = np.flatnonzero(shown & (last >= 0))
     tuple_, newest = last[here], after[here]
