@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.errors import unknown_column
+from pulse.core.errors import PulseError
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
@@ -32,13 +32,19 @@ if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor
 
 
+class RevisionsError(PulseError, ValueError):
+    """A history that cannot be kept."""
+
+
 def resolved(
     retentions: Mapping[str, Retention], specs: Mapping[str, PredictSpec], radius: int
 ) -> dict[str, Retention]:
     """Retentions of streams that the query reads; those that go by the radius are given it."""
     for stream in retentions:
         if stream not in specs:
-            raise unknown_column(stream, specs, "revisions, stream")
+            raise RevisionsError(
+                f"revisions: the query reads no stream '{stream}'; it reads {', '.join(specs)}"
+            )
     return {
         stream: replace(one, span=radius) if one.span is None else one for stream, one in retentions.items()
     }
