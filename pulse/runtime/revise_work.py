@@ -39,8 +39,8 @@ from pulse.store.revision import LayerFacts, RevisionTarget
 from pulse.store.units import Unit, read_unit
 from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
 
-MANY = 4
-"""From so many rounds on the touched keys are held in memory,"""
+MANY, OFTEN = 4, 32
+"""From so many rounds on, and tuples from so many revisions on, the touched keys are held in memory,"""
 IN_MEMORY = 20_000_000
 """unless the model is of more tuples than this."""
 
@@ -117,19 +117,23 @@ class _State:
         self.ends = ends_of_keys(model, _key_table(revisions))
         self.revised_ends = False
         self._names = model.schema.arrow_schema().names
-        self._memory: tuple[TupleMemory, ByKey] | None = (
-            None  # tuples and segments, where they are asked for often
-        )
+        self._tuples: TupleMemory | None = None  # of all keys, where they are asked for often
+        self._segments: ByKey | None = None
+        self._final = False
         self._withdrawn = model.schema.arrow_schema().empty_table()
         self._put = self._withdrawn
 
     def run(self) -> None:
         """All rounds, one after the other."""
         found, ranks = rounds_of(self.revisions, applied=self.job.applied, keep=self.job.keep)
-        if len(found) >= MANY and self.history.since() is None and self.model.manifest.tuples <= IN_MEMORY:
-            segments = self._read(keys_condition(self.model, self.revisions.keys))
-            self._memory = TupleMemory(self.history, self.revisions), ByKey(segments, self.model.schema)
+        if self.model.manifest.tuples <= IN_MEMORY:
+            if len(found) >= MANY:
+                segments = self._read(keys_condition(self.model, self.revisions.keys))
+                self._segments = ByKey(segments, self.model.schema)
+            if (len(found) >= MANY or len(self.revisions) >= OFTEN) and self.history.since() is None:
+                self._tuples = TupleMemory(self.history, self.revisions)
         for one in found:
+            self._final = one is found[-1]
             self._round(one, ranks)
 
     def _round(self, one: RevisionRound, ranks: IntArray) -> None:
@@ -161,10 +165,10 @@ class _State:
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
             self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
-            if self._memory is None:
+            if self._tuples is None:
                 self.history = self.recorded.after(Revisions.concat(self.logged).table)
-            else:
-                self._memory[0].apply(done)
+            elif not self._final:  # nobody asks again
+                self._tuples.apply(done)
 
     def _note(self, refitted: Refitted, moment: _Known) -> None:
         """Take what was withdrawn and put in."""
@@ -181,10 +185,10 @@ class _State:
     def _lay_over(self, old: pa.Table, new: pa.Table) -> None:
         """Let what is read from now on show a round."""
         gone = Overlay([(1, _withdrawing(old))], self.model.schema)
-        if self._memory is not None:
+        if self._segments is not None:
             texts = sorted({*_texts(old, self.model), *_texts(new, self.model)})
-            segments = self._memory[1]
-            segments.replace(texts, pa.concat_tables([gone.over(segments.of_all(texts)), new]))
+            there = gone.over(self._segments.of_all(texts))
+            self._segments.replace(texts, pa.concat_tables([there, new]))
             return
         self._withdrawn = pa.concat_tables([self._withdrawn, old])
         self._put = pa.concat_tables([gone.over(self._put), new])
@@ -204,15 +208,15 @@ class _State:
 
     def tuples(self, regions: Regions) -> pa.Table:
         """The tuples in some regions, and one before and after each."""
-        if self._memory is not None:
-            return self._memory[0].read(regions)
+        if self._tuples is not None:
+            return self._tuples.read(regions)
         return self.history.read(regions, neighbours=1)
 
     def segments(self, regions: Regions) -> SegmentBatch:
         """The segments that may meet some regions, of all keys that they name."""
-        if self._memory is not None:
+        if self._segments is not None:
             texts = sorted(set(key_texts(list(regions.keys), len(regions)).to_pylist()))
-            return self._batch(self._memory[1].of_all(texts))
+            return self._batch(self._segments.of_all(texts))
         keys = keys_condition(self.model, regions.keys)
         table = self._read(_near(self.model, regions, keys))
         if self._withdrawn.num_rows or self._put.num_rows:

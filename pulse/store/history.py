@@ -36,6 +36,7 @@ from pulse.store.sources import read_source
 from pulse.stream.revisions import Revisions
 
 _NEAR = 16  # tuples beyond a region that are looked at for its neighbours, if they came evenly; more where that is too few
+_FURTHER = 64  # so many times as far for a neighbour that was not found
 _FEW = 32  # regions that are asked of the files one by one
 
 
@@ -67,15 +68,22 @@ class TupleHistory:
             return tuple_schema(self.schema).empty_table()
         self._check_since(regions)
         first, last = self._reach()
-        margin = self._first_margin(neighbours)
-        while True:
-            tuples = self._corrected(_wider(regions, margin))
-            keep, alone = _chosen(tuples, regions, self.schema, neighbours)
-            if not alone.any() or margin >= last - first:
+        near = self._first_margin(neighbours)
+        start, end = _wider(regions.start, -near), _wider(regions.end, near)
+        for margin in (_FURTHER * near, None):
+            tuples = self._corrected(Regions(regions.keys, start, end).merged())
+            keep, *alone = _chosen(tuples, regions, self.schema, neighbours)
+            # Further only where a neighbour is lacking, and only on that side: beyond the end of a key there is nothing to read.
+            before, after = alone[0] & (start > first), alone[1] & (end < last)
+            if not (before.any() or after.any()):
                 break
-            margin = min(64 * margin, last - first)
-        if alone.any():
-            self._check_before(regions.take(np.flatnonzero(alone)))
+            start = np.where(before, first if margin is None else _wider(regions.start, -margin), start)
+            end = np.where(after, last if margin is None else _wider(regions.end, margin), end)
+        else:
+            tuples = self._corrected(Regions(regions.keys, start, end).merged())
+            keep, *alone = _chosen(tuples, regions, self.schema, neighbours)
+        if alone[0].any():
+            self._check_before(regions.take(np.flatnonzero(alone[0])))
         return tuples.filter(pa.array(keep))
 
     # -- how far --------------------------------------------------------------------------------------------
@@ -222,10 +230,11 @@ def _said(instant: int) -> str:
     return "the beginning" if instant <= EARLIEST else format_instant(instant)
 
 
-def _wider(regions: Regions, margin: int) -> Regions:
-    """Merged regions with so much more before and after each."""
-    start = np.maximum(regions.start, EARLIEST + margin) - margin
-    return Regions(regions.keys, start, np.minimum(regions.end, LATEST - margin) + margin).merged()
+def _wider(edges: IntArray, by: int) -> IntArray:
+    """Edges of regions moved, as far as there is time."""
+    by = max(min(by, LATEST), EARLIEST)
+    moved: IntArray = np.maximum(edges, EARLIEST - by) + by if by < 0 else np.minimum(edges, LATEST - by) + by
+    return moved
 
 
 def _ranked(table: pa.Table, regions: Regions, schema: StreamSchema) -> tuple[IntArray, IntArray]:
@@ -255,8 +264,8 @@ def inside(table: pa.Table, regions: Regions, schema: StreamSchema) -> BoolArray
 
 def _chosen(
     tuples: pa.Table, regions: Regions, schema: StreamSchema, neighbours: int
-) -> tuple[BoolArray, BoolArray]:
-    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour on a side."""
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour before and after."""
     rank, asked = _ranked(tuples, regions, schema)
     at = tuples.column(schema.time).cast(pa.int64()).to_numpy()
     n = len(at)
@@ -264,13 +273,12 @@ def _chosen(
     rank_of, time_of = rank[begins], at[begins]
     first, after = (_position(rank_of, time_of, asked, edge) for edge in (regions.start, regions.end))
     low, high = (np.searchsorted(rank_of, asked, side=side) for side in ("left", "right"))
-    alone = (first - neighbours < low) | (after + neighbours > high)
     take = np.zeros(len(begins) + 1, dtype=np.int64)
     np.add.at(take, np.clip(first - neighbours, low, high), 1)
     np.add.at(take, np.clip(after + neighbours, low, high), -1)
     chosen = np.cumsum(take)[:-1] > 0
     keep: BoolArray = np.repeat(chosen, np.diff(np.append(begins, n)))
-    return keep, alone
+    return keep, first - neighbours < low, after + neighbours > high
 
 
 def _position(rank: IntArray, time: IntArray, asked: IntArray, at: IntArray) -> IntArray:
