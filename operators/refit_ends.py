@@ -81,7 +81,7 @@ def revised_ends(
     row_of[code[code >= 0]] = np.flatnonzero(code >= 0)
     told = ends.column("ref").cast(pa.int64()).to_numpy()
     v = values(corrected.both, schema)
-    finite = np.isfinite(v).all(axis=0)
+    finite = np.logical_and.reduce(np.isfinite(v), axis=0)
     before, after = _newest(corrected, corrected.before), _newest(corrected, corrected.after)
     last = _newest(corrected, corrected.after[finite[corrected.after]])
     # The window of tuples shows a key's end only if it reaches what was known of it.

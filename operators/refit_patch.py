@@ -61,12 +61,8 @@ def patch(
             before = old.drift(name)
             after = before.filled(0.0) + noise * (hi - lo)
             drift[name] = pa.array(after, mask=np.ma.getmaskarray(before))
-            missed |= _misses(after, spec.drift[a], cell.y[2:, a]) & ~_misses(
-                before.filled(0.0), spec.drift[a], cell.y[:2, a]
-            )
-        missed |= _misses(err[name], spec.error[a], cell.y[2:, a]) & ~_misses(
-            old.err(name), spec.error[a], cell.y[:2, a]
-        )
+            missed |= _misses(after, spec.drift[a], cell.y[2:, a])
+        missed |= _misses(err[name], spec.error[a], cell.y[2:, a])
     rows = corrected.both.take(pa.array(new.opener[cell.after]))
     batch = SegmentBatch.from_arrays(
         schema,

@@ -40,7 +40,7 @@ def plan_refits(found: Comparison, held: Held, spec: FitSpec) -> Refits:
     both = ~cells.is_new & ~cells.is_gone
     moved = cells.moves | ~both
     asked = both[pairs.stretch] & ~moved[pairs.stretch]
-    some = Pairs(*(column[asked] for column in pairs))
+    some = Pairs(pairs.segment[asked], pairs.stretch[asked], pairs.lo[asked], pairs.hi[asked])
     moved[some.stretch[~absorbs(held, some, cells, spec)]] = True
     touched = np.unique(pairs.segment[moved[pairs.stretch]])
     fresh = np.flatnonzero(cells.is_new)
@@ -59,7 +59,7 @@ def _joined(parts: Stretches) -> Stretches:
     """By key and time, those that meet made one."""
     whole, rest = split(parts.begin_ref, parts.begin)
     order = np.lexsort((rest, whole, parts.key))
-    s = Stretches(*(column[order] for column in parts))
+    s = parts.take(order)
     apart = np.ones(len(order), dtype=bool)
     apart[1:] = (s.key[1:] != s.key[:-1]) | (
         gaps(s.end_ref[:-1], s.end[:-1], s.begin_ref[1:], s.begin[1:])

@@ -32,6 +32,12 @@ class Stretches(NamedTuple):
     end_ref: IntArray
     end: FloatArray
 
+    def take(self, rows: IntArray) -> Stretches:
+        """These, in this order."""
+        return Stretches(
+            self.key[rows], self.begin_ref[rows], self.begin[rows], self.end_ref[rows], self.end[rows]
+        )
+
     @classmethod
     def whole(cls, key: IntArray, begin: IntArray, end: IntArray) -> Stretches:
         """Between whole microseconds."""

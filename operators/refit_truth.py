@@ -53,7 +53,8 @@ class Pieces:
     @property
     def starts(self) -> BoolArray:
         """Whether each piece begins a run."""
-        return self.found.flag == RUN
+        begins: BoolArray = self.found.flag == RUN
+        return begins
 
 
 def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -> Pieces:
@@ -123,12 +124,14 @@ class Cells:
     @property
     def is_new(self) -> BoolArray:
         """Nothing was true there before."""
-        return self.before == NONE
+        new: BoolArray = self.before == NONE
+        return new
 
     @property
     def is_gone(self) -> BoolArray:
         """Nothing is true there any more."""
-        return self.after == NONE
+        gone: BoolArray = self.after == NONE
+        return gone
 
     def take(self, which: Any) -> Cells:
         """Some of them."""

@@ -54,7 +54,9 @@ def correct(tuples: pa.Table, revisions: Revisions, *, nonfinite: str = "reject"
     time, _ = times(both, schema)
     instant = dense(key, time)
     ledger = _Ledger(both, n, instant, schema)
-    finite = np.isfinite(values(rows, schema)).all(axis=0) if nonfinite == "reject" else None
+    finite = (
+        np.logical_and.reduce(np.isfinite(values(rows, schema)), axis=0) if nonfinite == "reject" else None
+    )
     applied, reasons = ledger.apply(revisions, finite)
     before = np.arange(n)
     before = before[np.argsort(instant[:n], kind="stable")]

@@ -104,7 +104,7 @@ class Refit:
         truth = pieces(corrected.after, corrected, values(corrected.both, self.spec.schema), self.spec)
         stretches = stretches._replace(key=self._recode(stretches.key, corrected))
         order = np.argsort(stretches.key, kind="stable")
-        stretches = Stretches(*(column[order] for column in stretches))
+        stretches = stretches.take(order)
         fitted = fit_stretches(truth, stretches, corrected, self.spec, certified=False)
         self.new.append(fitted.segments)
         self.missed += fitted.missed
