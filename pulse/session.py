@@ -250,13 +250,16 @@ class Session:
         version: int | None = None,
         as_of: Any = None,
         mode: str | None = None,
+        results: str | pa.Table | None = None,
         **more: Any,
     ) -> RevisedAnswer:
         """What corrections of the models changed of a query's results, and nothing else.
 
         ``since``: a version, versions by stream, or a time: results as they were then. They are compared with those of now, or of
         ``version``, or ``as_of`` a time; between times only what was there at the first is compared, as what came later is no
-        correction. The rest is as in :meth:`sql`.
+        correction. ``mode`` is ``upstream``, ``downstream`` or ``adaptive``: how segments are revised where there is a choice;
+        ``results``, old result segments at hand (a table or Parquet file), are patched instead of being computed again.
+        The rest is as in :meth:`sql`.
         """
         from pulse.runtime.revised import RevisedAnswer
 
@@ -269,6 +272,7 @@ class Session:
             as_of=as_of,
             spark=self._spark_if_any(),
             mode=mode,
+            results=results,
         )
 
     def explain(

@@ -75,6 +75,26 @@ def streams(given: Iterable[str] | None) -> dict[str, str]:
     return found
 
 
+def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
+    """``--revised-from``: a version, versions by stream as ``S=3``, or a time."""
+    listed = names(given)
+    if not listed:
+        return None
+    if all("=" in one for one in listed):
+        found = {}
+        for one in listed:
+            name, _, number = one.partition("=")
+            if not name.strip() or not number.strip().isdigit():
+                raise OptionError(f"--revised-from {one}: expected STREAM=VERSION, such as S=3")
+            found[name.strip()] = int(number)
+        return found
+    if len(listed) > 1:
+        raise OptionError(
+            f"--revised-from {','.join(listed)}: expected one version or time, or STREAM=VERSION each"
+        )
+    return int(listed[0]) if listed[0].isdigit() else listed[0]
+
+
 def query_text(given: str) -> str:
     """A query as it is written, or ``@FILE`` for one in a file."""
     if not given.startswith("@"):

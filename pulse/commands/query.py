@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time as clock
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from pulse.runtime.answer import Answer
+    from pulse.runtime.revised import RevisedAnswer
 
 _SHOWN = 20
 
@@ -40,6 +41,34 @@ def query(
     lineage: Annotated[
         bool, typer.Option("--lineage", help="With --segments: the inputs that caused each.")
     ] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", help="Read the models as they were known at a time: '2018-01-03 10:00'."),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, help="Read this version of the model.")
+    ] = None,
+    revised_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--revised-from",
+            help="Only what changed of the results since this version (or STREAM=VERSION, or a time).",
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            help="With --revised-from --segments: upstream, downstream or adaptive; says how it went.",
+        ),
+    ] = None,
+    results: Annotated[
+        str | None,
+        typer.Option(
+            "--results",
+            help="With --revised-from: a file of the old results (--segments), which are patched.",
+        ),
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="How many rows to show without --out.")
     ] = _SHOWN,
@@ -58,35 +87,56 @@ def query(
       pulse query --stream S=prices @macd.sql --out out.parquet
       pulse query --stream S=prices @macd.sql --param short=10 --param long=60 --out out.parquet
       pulse query --stream S=prices "select * from S where price > 100" --segments --out out.parquet
+      pulse query --stream S=prices @macd.sql --as-of "2018-01-03 10:00"
+      pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
     """
     from pulse.commands import options
     from pulse.commands.progress import Bar
     from pulse.session import Session
 
     begin = clock.perf_counter()
+    since = options.since(revised_from)
+    if since is None and (mode is not None or results is not None):
+        raise options.OptionError("--mode and --results go with --revised-from: say since which version")
+    if since is not None and lineage:
+        raise options.OptionError("--lineage does not go with --revised-from: ask for it with --version")
     with Session(master, engine=engine) as session:
-        answer = session.sql(
-            options.query_text(query),
-            streams=options.streams(stream),
-            parameters=options.parameters(param),
-            possible=possible,
-            lineage=lineage,
-        )
+        asked: dict[str, Any] = {
+            "streams": options.streams(stream),
+            "parameters": options.parameters(param),
+            "possible": possible,
+            "as_of": as_of,
+            "version": version,
+        }
+        answer: Answer | RevisedAnswer
+        if since is None:
+            answer = session.sql(options.query_text(query), lineage=lineage, **asked)
+        else:
+            answer = session.revised(options.query_text(query), since, mode=mode, results=results, **asked)
         if out is None:
             for line in _shown(answer, segments, limit, as_json):
                 typer.echo(line)
+            _tell(answer)
             return
         with Bar() as bar:
             rows = answer.write(out, tuples=not segments, overwrite=overwrite, progress=bar.step)
     seconds = clock.perf_counter() - begin
+    _tell(answer)
     if as_json:
         typer.echo(json.dumps({"out": out, "rows": rows, "seconds": seconds}))
     else:
-        what = "segments" if segments else "tuples"
+        what = ("segments" if segments else "tuples") if since is None else "revisions"
         typer.echo(f"{'' if rows is None else f'{rows:,} '}{what} written to {out} in {seconds:.1f} s")
 
 
-def _shown(answer: Answer, segments: bool, limit: int, as_json: bool) -> list[str]:
+def _tell(answer: Answer | RevisedAnswer) -> None:
+    """How revisions spread, if their way was chosen; beside the rows, not among them."""
+    report = getattr(answer, "report", None)
+    if report is not None:
+        typer.echo(str(report), err=True)
+
+
+def _shown(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> list[str]:
     """The first rows as a table, or as JSON lines."""
     rows, more = answer.head(limit, tuples=not segments)
     if as_json:

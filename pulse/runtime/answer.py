@@ -20,6 +20,8 @@ from pulse.store.stored import Stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pulse.runtime.revised import RevisedAnswer
+
 
 def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
     """The degree of the polynomials of each stream's attributes, for their equation systems."""
@@ -65,6 +67,12 @@ class Answer:
         the ids, keys and ranges of the segments that caused each."""
         wanted = self._lineage if lineage is None else lineage
         return self._run(prepare(self.query, self._paths, tuples=False, lineage=wanted))
+
+    def revised(self, since: Any, **options: Any) -> RevisedAnswer:
+        """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
+        from pulse.runtime.revised import RevisedAnswer
+
+        return RevisedAnswer(self.query, self._paths, since, spark=self._spark, **options)
 
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
         """The first rows that are found, and whether there are more; work stops when they are there."""

@@ -53,6 +53,11 @@ def _meets(start: IntArray, end: IntArray, spans: IntArray) -> BoolArray:
 
 def near_regions(relation: Relation, regions: Regions) -> Relation:
     """The rows, whole, that reach into a region of their own key; regions are merged."""
+    return relation.take(np.flatnonzero(reaching(relation, regions))).without_empty_groups()
+
+
+def reaching(relation: Relation, regions: Regions) -> BoolArray:
+    """Which rows reach into a region of their own key; regions are merged."""
     names = list(regions.keys)
     joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(relation.keys, names, strict=True)]
     ranks = key_ranks(joined, relation.groups + len(regions))
@@ -65,7 +70,7 @@ def near_regions(relation: Relation, regions: Regions) -> Relation:
     for g in np.flatnonzero(last > first).tolist():
         rows = slice(int(relation.offsets[g]), int(relation.offsets[g + 1]))
         kept[rows] = _meets(start[rows], end[rows], spans[first[g] : last[g]])
-    return relation.take(np.flatnonzero(kept)).without_empty_groups()
+    return kept
 
 
 def read_around(

@@ -7,11 +7,17 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from pulse.operators.relation import Relation
+from pulse.plan.nodes import PlanError
+from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime import local
 from pulse.runtime.local import Progress
-from pulse.runtime.revised_job import RevisedJob, changes, prepare_revised
+from pulse.runtime.revised_job import RevisedJob, prepare_revised
+from pulse.runtime.revised_modes import added, as_window, changes
+from pulse.runtime.revising import MODES, Proliferation
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
 
@@ -36,14 +42,31 @@ class RevisedAnswer:
         as_of: Any = None,
         spark: Callable[[], SparkSession] | None = None,
         mode: str | None = None,
+        results: str | pa.Table | None = None,
     ) -> None:
+        if mode is not None and mode not in MODES:
+            raise PlanError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
+        if results is not None and mode == "upstream":
+            raise PlanError(
+                "revisions: upstream mode replays and needs no old results; leave out one of the two"
+            )
         self.query = query
-        self._paths, self._since, self._spark = paths, since, spark
-        self._to = {"version": version, "as_of": as_of, "mode": mode}
+        self._paths, self._since, self._spark, self._results = paths, since, spark, results
+        self._to = {
+            "version": version,
+            "as_of": as_of,
+            "mode": mode or ("downstream" if results is not None else None),
+        }
+        self._reports: list[Proliferation] = []
 
     def job(self, *, tuples: bool) -> RevisedJob:
         """What is to be done."""
         return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
+
+    @property
+    def report(self) -> Proliferation | None:
+        """How the revisions spread when they were last asked for, in this process with a ``mode``."""
+        return added(self._reports)
 
     def tuples(self) -> DataFrame | pa.Table:
         """Revisions of sampled tuples, window by window, at the query's rate."""
@@ -58,7 +81,7 @@ class RevisedAnswer:
         job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
         if self._spark is None:
             found: list[pa.RecordBatch] = []
-            for batch in batches(job):
+            for batch in self._batches(job):
                 found.append(batch)
                 if sum(one.num_rows for one in found) > count:
                     break
@@ -90,7 +113,7 @@ class RevisedAnswer:
         job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         if self._spark is None:
-            return write_batches(batches(job, progress), job.schema, out)
+            return write_batches(self._batches(job, progress), job.schema, out)
         from pulse.runtime.revised_spark import frame
         from pulse.runtime.watch import watched
 
@@ -104,18 +127,28 @@ class RevisedAnswer:
 
     def _run(self, job: RevisedJob) -> DataFrame | pa.Table:
         if self._spark is None:
-            return pa.Table.from_batches(list(batches(job)), schema=job.schema)
+            return pa.Table.from_batches(list(self._batches(job)), schema=job.schema)
         from pulse.runtime.revised_spark import frame
 
         return frame(self._spark(), job)
 
+    def _batches(self, job: RevisedJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        """The revisions as they come, piece by piece, in this process."""
+        held = self._held(job)
+        self._reports = []
+        made: Iterator[tuple[pa.Table, Proliferation | None]] = local.in_threads(
+            lambda piece: [changes(piece, held)], job.pieces(), progress
+        )
+        for table, report in made:
+            self._reports += [] if report is None else [report]
+            yield from (batch for batch in table.to_batches() if batch.num_rows)
 
-def batches(job: RevisedJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-    """The revisions as they come, piece by piece, in this process."""
-    made: Iterator[pa.RecordBatch] = local.in_threads(
-        lambda piece: [one for one in changes(piece).to_batches() if one.num_rows], job.pieces(), progress
-    )
-    yield from made
+    def _held(self, job: RevisedJob) -> Relation | None:
+        """The old results at hand."""
+        if self._results is None:
+            return None
+        found = self._results if isinstance(self._results, pa.Table) else pq.read_table(self._results)
+        return as_window(found, optimise(job.query.plan, mirror=False), job.query.select)
 
 
 def _collected(frame: DataFrame) -> pa.Table:

@@ -11,6 +11,7 @@ a piece of work is some of them; else it is all keys at the touched times. Pickl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -115,7 +116,7 @@ class RevisedJob:
         cuts = sorted({0, *ends})
         return [
             replace(self, regions={stream: regions.take(np.arange(a, b))})
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            for a, b in itertools.pairwise(cuts)
         ]
 
     def streams(self, stored: Mapping[str, Stored]) -> dict[str, Relation]:
@@ -170,8 +171,8 @@ def prepare_revised(
     return RevisedJob(query, old, new, rate, regions, mode)
 
 
-def changes(job: RevisedJob) -> pa.Table:
-    """What of the results differs: both versions evaluated side by side."""
+def side_by_side(job: RevisedJob) -> pa.Table:
+    """What of the results differs: both versions evaluated."""
     before, after = (_results(job, job.streams(stored)) for stored in (job.old, job.new))
     if job.rate is None:
         made = difference(before, after).table

@@ -22,7 +22,8 @@ from pulse.operators.tuple_difference import tuple_difference
 from pulse.runtime import historical
 from pulse.runtime.frames import fitted_to_spark, spark_struct
 from pulse.runtime.job import prepare
-from pulse.runtime.revised_job import RevisedJob, changes, within_spans
+from pulse.runtime.revised_job import RevisedJob, within_spans
+from pulse.runtime.revised_modes import changes
 
 _TOGETHER = "_all"  # what results without a key are brought together by
 
@@ -43,7 +44,7 @@ def _work(pieces: list[RevisedJob]):  # type: ignore[no-untyped-def]
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for one in changes(pieces[number]).to_batches():
+                for one in changes(pieces[number])[0].to_batches():
                     if one.num_rows:
                         yield fitted_to_spark(one)
 

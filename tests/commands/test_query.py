@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
-from tests.runtime.asking import MACD, local, rows_of
+from tests.runtime.asking import MACD, SECOND, START, local, rows_of, table
 
 SAMPLED = "select symbol, price from S where price > 20 sample every 1 s"
 BOUND = ("--param", "short=4", "--param", "long=12")
@@ -163,3 +164,86 @@ def test_usage(run: Run, s: tuple[str, ...]) -> None:
         done = run(*arguments)
         assert done.code == 2
         assert "pulse query [OPTIONS] {query}" in done.err
+
+
+@pytest.fixture
+def corrected(tmp_path: Path) -> tuple[str, ...]:
+    """--stream S= a model of two versions: a price of 'a' went from 10 to 12."""
+    rows = {
+        "symbol": ["a"] * 5,
+        "t": [START + i * SECOND for i in range(5)],
+        "price": [9.0, 10.0, 9.0, 9.5, 9.0],
+    }
+    pq.write_table(table(rows, symbol=pa.string(), price=pa.float64()), tmp_path / "ticks.parquet")
+    model = local().fit(
+        str(tmp_path / "ticks.parquet"),
+        key="symbol",
+        time="t",
+        model={"price": "step"},
+        error=0,
+        drift=0.1,
+        out=tmp_path / "model",
+    )
+    changelog = {"kind": ["-U", "+U"], "symbol": ["a"] * 2, "t": [START + SECOND] * 2, "price": [10.0, 12.0]}
+    given = table(changelog, kind=pa.string(), symbol=pa.string(), price=pa.float64())
+    local().revise(model.path, given, keep=True)
+    return ("--stream", f"S={model.path}", *LOCAL)
+
+
+MEAN = "select symbol, max(price) as m from S[size 2 advance 1]"
+
+
+def test_versions_and_what_changed_between_them(run: Run, corrected: tuple[str, ...], tmp_path: Path) -> None:
+    def said(*more: object) -> list[tuple[object, ...]]:
+        done = run("query", MEAN, *corrected, "--json", *more)
+        assert done.code == 0, done.err
+        rows = [json.loads(line) for line in done.out.splitlines()]
+        return [(row["t"][-2:], row["m"], *([row["kind"]] if "kind" in row else [])) for row in rows]
+
+    assert said() == [("42", 12.0), ("43", 12.0), ("44", 9.5)]
+    assert said("--version", 1) == [("42", 10.0), ("43", 10.0), ("44", 9.5)]
+    assert said("--as-of", "2020-09-13 12:26:43") == [("42", 10.0), ("43", 10.0)]
+    revised = [("42", 10.0, "-U"), ("42", 12.0, "+U"), ("43", 10.0, "-U"), ("43", 12.0, "+U")]
+    assert said("--revised-from", 1) == revised
+    assert said("--revised-from", "S=1") == revised
+    assert said("--revised-from", "2020-09-13 12:26:43") == revised
+    assert said("--revised-from", 2) == []
+    out = tmp_path / "revisions.parquet"
+    done = run("query", MEAN, *corrected, "--revised-from", 1, "--out", out)
+    assert "4 revisions written to" in done.out
+    assert pq.read_table(out).column("kind").to_pylist() == ["-U", "+U", "-U", "+U"]
+
+
+def test_the_way_of_revisions_is_chosen_and_told(
+    run: Run, corrected: tuple[str, ...], tmp_path: Path
+) -> None:
+    old = tmp_path / "old.parquet"
+    assert run("query", MEAN, *corrected, "--version", 1, "--segments", "--out", old).code == 0
+    asked = ("query", MEAN, *corrected, "--revised-from", 1, "--segments", "--json")
+    plain = run(*asked)
+    for more in (("--mode", "upstream"), ("--mode", "adaptive"), ("--results", old)):
+        done = run(*asked, *more)
+        assert done.code == 0, done.err
+        assert len(done.out.splitlines()) == len(plain.out.splitlines())
+        assert "rows of changes" in done.err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--version", 7), "there is no version 7; the newest is 2"),
+        (("--as-of", "noon"), "cannot read 'noon'"),
+        (("--as-of", "2020-09-13", "--version", 1), "say one of them"),
+        (("--revised-from", 7), "there is no version 7"),
+        (("--revised-from", "S=x"), "expected STREAM=VERSION"),
+        (("--revised-from", "T=1"), "the query reads S as of now"),
+        (("--revised-from", "1,2"), "expected one version or time"),
+        (("--revised-from", 1, "--lineage"), "--lineage does not go with"),
+        (("--mode", "upstream"), "go with --revised-from"),
+        (("--revised-from", 1, "--mode", "sideways"), "expected one of adaptive"),
+    ],
+)
+def test_versions_that_make_no_sense_are_refused(
+    run: Run, corrected: tuple[str, ...], more: tuple[object, ...], said: str
+) -> None:
+    refused(run("query", MEAN, *corrected, *more), said)

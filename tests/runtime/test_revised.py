@@ -76,6 +76,7 @@ def revised_models(folder: Path) -> Models:
     made = {
         "S": (prices, kept(folder, "s", prices, model={"price": "step"}, error=0.3, drift=0.4)),
         "P": (others, kept(folder, "p", others, model={"price": "step"}, error=0.3, drift=0.4)),
+        "X": (prices, kept(folder, "x", prices, model={"price": "step"}, error=0, drift=0.1)),
         "T": (prices, kept(folder, "t", prices, model={"price": "samples"}, points=True)),
         "V": (
             boats,
@@ -342,3 +343,80 @@ def test_a_table_without_a_key(tmp_path: Path) -> None:
     query = "select avg(x) as a from K[size 5 advance 1]"
     old, new = (local().sql(query, streams={"K": model.path}, version=v).tuples() for v in (1, 2))
     check_tuples(old, local().revised(query, 1, streams={"K": model.path}).tuples(), new, ["t"])
+
+
+MODES = ("upstream", "downstream", "adaptive")
+
+
+@pytest.mark.parametrize("name", [name for name in QUERIES if name not in ("projection", "average of all")])
+def test_every_mode_gives_the_same_revisions(name: str, models: Models) -> None:
+    old, new = asked(local(), name, models, version=1), asked(local(), name, models)
+    for mode in MODES:
+        told = revised(local(), name, models, since(name, 1), mode=mode)
+        assert told.report is None
+        check_segments(old.segments(), told.segments(), new.segments(), old)
+        assert told.report is not None
+        assert str(told.report).endswith("rows of changes")
+        assert told.tuples().equals(revised(local(), name, models, since(name, 1)).tuples())
+
+
+def test_an_answer_tells_its_own_revisions(models: Models) -> None:
+    answer = asked(local(), "macd", models)
+    assert answer.revised(2).tuples().equals(revised(local(), "macd", models, 2).tuples())
+
+
+@pytest.mark.parametrize("name", ["mean", "tuples"])
+def test_old_results_at_hand_are_patched(name: str, models: Models, tmp_path: Path) -> None:
+    query = {
+        "mean": "select symbol, avg(price) as a from X[size 6 advance 2]",
+        "tuples": "select symbol, sum(price) as s from T[size 6 advance 2]",
+    }[name]
+    answer = local().sql(query, streams=models, version=1)
+    answer.write(str(tmp_path / "old.parquet"), tuples=False)
+    told = local().revised(query, 1, streams=models, results=str(tmp_path / "old.parquet"))
+    check_segments(answer.segments(), told.segments(), local().sql(query, streams=models).segments(), answer)
+    assert told.report is not None
+    assert sum(flow.modes.get("downstream", 0) for flow in told.report.operators) > 0
+
+
+def test_results_that_cannot_be_patched_are_said(models: Models) -> None:
+    query = "select symbol, avg(price) as a from S[size 6 advance 2]"
+    tuples = local().sql(query, streams=models, version=1).tuples()
+    with pytest.raises(PulseError, match=r"expected segments of this query.* but ref, lo, hi"):
+        local().revised(query, 1, streams=models, results=tuples).segments()
+    with pytest.raises(PulseError, match="those of one window"):
+        revised(local(), "macd", models, 1, results=tuples).segments()
+    with pytest.raises(PulseError, match="upstream mode replays"):
+        local().revised(query, 1, streams=models, results=tuples, mode="upstream")
+    with pytest.raises(PulseError, match="expected one of adaptive"):
+        local().revised(query, 1, streams=models, mode="sideways")
+
+
+def test_the_papers_example(tmp_path: Path) -> None:
+    """The sum of prices over 30 minutes every 20 minutes, one price revised from 25 to 22 (semantics 7.8), 10 minutes later.
+
+    The windows that close at 2:20 and 2:40 go from 80 to 77 and from 62 to 59.
+    """
+    minute = 60 * SECOND
+    clock = {"1:55": 30.0, "2:10": 25.0, "2:15": 25.0, "2:30": 12.0}
+    times = [(int(at[0]) * 60 + int(at[2:])) * minute for at in clock]
+    rows = {"symbol": ["IBM"] * 4, "t": times, "price": list(clock.values())}
+    data = table(rows, symbol=pa.string(), price=pa.float64())
+    model = kept(tmp_path, "ibm", data, model={"price": "samples"}, points=True)
+    changelog = {"kind": ["-U", "+U"], "symbol": ["IBM"] * 2, "t": [130 * minute] * 2, "price": [25.0, 22.0]}
+    local().revise(
+        model.path, table(changelog, kind=pa.string(), symbol=pa.string(), price=pa.float64()), keep=True
+    )
+    query = "select symbol, sum(price) as total from S[size 30 min advance 20 min]"
+    told = local().revised(query, 1, streams={"S": model.path}).tuples()
+    said = [(row["t"].strftime("%H:%M"), row["kind"], row["total"]) for row in told.to_pylist()]
+    assert said == [
+        ("02:20", "-U", 80.0),
+        ("02:20", "+U", 77.0),
+        ("02:40", "-U", 62.0),
+        ("02:40", "+U", 59.0),
+    ]
+    for mode in MODES:
+        changes = local().revised(query, 1, streams={"S": model.path}, mode=mode).segments().to_pylist()
+        assert {row["total"][0] for row in changes if row["kind"] == "-U"} >= {80.0, 62.0}
+        assert {row["total"][0] for row in changes if row["kind"] == "+U"} >= {77.0, 59.0}
