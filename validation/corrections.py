@@ -33,7 +33,7 @@ _CODES = {
 PAIR = "_pulse_pair"
 """A column that says of rows whether the next was theirs, for rows that are dealt out."""
 
-_SHORT = 80  # characters of a value that a reason repeats
+_MOST_NAMED = 3  # of the tuples that a reason repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class Pool:
         values = np.empty((len(schema.modelled), len(rows)))
         for a, name in enumerate(schema.modelled_names):
             values[a] = table.column(name).cast(pa.float64(), safe=False).to_numpy()
-        other = changes(table, schema) if schema.unmodelled else np.zeros(len(rows), np.int64)
+        other = changes(_unsigned(table), schema) if schema.unmodelled else np.zeros(len(rows), np.int64)
         return cls(schema, rows, len(log), code, values, other)
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ class Pool:
             ]
             same = [row for row in there if self._equal(row, old)]
             if not same:
-                refused[e] = self._reason(old, there)
+                refused[e] = self._reason(old, there, new >= 0)
                 continue
             gone = max(same, key=lambda row: self.order[row])
             self.alive[gone] = False
@@ -187,14 +187,26 @@ class Pool:
     def _equal(self, a: int, b: int) -> bool:
         return bool(self.other[a] == self.other[b] and (self.values[:, a] == self.values[:, b]).all())
 
-    def _reason(self, old: int, there: Sequence[int]) -> str:
+    def _reason(self, old: int, there: Sequence[int], replaces: bool) -> str:
+        what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"
         at = format_instant(int(self.rows.t[old]))
-        if not there:
-            return f"never was: no tuple of this key at {at}"
+        named = "; ".join(self._said(row) for row in there[:_MOST_NAMED])
+        more = f"; and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        recorded = f"recorded there: {named}{more}" if there else "nothing is recorded there"
+        return f"{what}: at {at}: expected {self._said(old)}; {recorded}"
+
+    def _said(self, row: int) -> str:
         names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
-        (row,) = self.rows.table.slice(there[-1], 1).select(names).to_pylist()
-        said = ", ".join(f"{name}={value!r}" for name, value in row.items())
-        return f"does not match: at {at} {said[:_SHORT]} is recorded"
+        (one,) = self.rows.table.slice(row, 1).select(names).to_pylist()
+        return ", ".join(f"{name} = {value!r}" for name, value in one.items())
+
+
+def _unsigned(table: pa.Table) -> pa.Table:
+    """With 0.0 for -0.0: they are one value."""
+    for i, column in enumerate(table.columns):
+        if pa.types.is_floating(column.type):
+            table = table.set_column(i, table.field(i).name, pc.add(column, pa.scalar(0.0, column.type)))
+    return table
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

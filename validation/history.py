@@ -155,7 +155,7 @@ class History:
 
     def _too_old(self, t: int) -> str:
         return (
-            f"older than the history kept, which begins at {format_instant(self.start)}: "
+            f"older than the history kept: it begins at {format_instant(self.start)}, "
             f"{(self.start - t) / 1e6:.6g} s more were needed"
         )
 

@@ -259,7 +259,7 @@ path = "out"
     ]  # from 20 to 21 s; and from 60 s on, since a model began at 21 s
     (aside,) = pq.ParquetFile(tmp_path / "out/_aside/stream=S/batch=2/tuples.parquet").read().to_pylist()
     assert aside["reason"] == (
-        "older than the history kept, which begins at 1970-01-01T00:00:18.000000Z: 17 s more were needed"
+        "older than the history kept: it begins at 1970-01-01T00:00:18.000000Z, 17 s more were needed"
     )
 
 

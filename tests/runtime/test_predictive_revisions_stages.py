@@ -245,6 +245,8 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
     (said,) = aside(tmp_path)
     assert said["op"] == "-D"
-    assert said["reason"].startswith("does not match: at 1970-01-01T00:00:00.000000Z price=")
+    assert said["reason"].startswith(
+        "deletion of what never was: at 1970-01-01T00:00:00.000000Z: expected price = 1.0; recorded there: price = "
+    )
     with pytest.raises(CheckpointError, match=r"streams\.S\.revisions was 600000000, is"):
         ran(spark, tick_job(tmp_path, MACD))
