@@ -114,7 +114,7 @@ def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) 
         return in_threads(lambda number: [revise_units(job, number)], numbers, progress)
     from pulse.runtime.revise_spark import run
 
-    return run(spark, job)
+    return run(spark, job, progress)
 
 
 def _finish(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -10,15 +11,16 @@ from pyspark.sql import types as T
 
 from pulse.runtime.failures import translated
 from pulse.runtime.revise_work import Done, ReviseJob, revise_units
+from pulse.runtime.watch import watched
 
 _DONE = "done"
 
 
-def run(spark: SparkSession, job: ReviseJob) -> list[Done]:
+def run(spark: SparkSession, job: ReviseJob, progress: Callable[[int, int], None] | None) -> list[Done]:
     """Apply a job's revisions with Spark's workers."""
     numbers = spark.range(0, len(job.tasks), 1, numPartitions=len(job.tasks))
     said = numbers.mapInArrow(_worker(job), T.StructType([T.StructField(_DONE, T.StringType())]))
-    with translated():
+    with translated(), watched(spark, progress) if progress is not None else nullcontext():
         return [Done.of_json(text) for text in said.toArrow().column(_DONE).to_pylist()]
 
 

@@ -20,8 +20,6 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.core.errors import PulseError
-from pulse.datasets.arrivals import read_arrivals
-from pulse.datasets.corrections import read_corrections
 from pulse.datasets.revision_loads import generate_load
 from pulse.operators.refit import correct
 from pulse.runtime.revise import COUNTS
@@ -59,7 +57,7 @@ def changelog(*given: tuple[str, str, float, float]) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", SPECS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 10**6), keep=st.booleans(), n=st.sampled_from([5, 40]))
 def test_a_revised_model_certifies_the_corrected_truth(name: str, seed: int, keep: bool, n: int) -> None:
     tuples = stream(n, seed=seed)
@@ -95,7 +93,7 @@ def test_what_was_known_when(tmp_path: Path, name: str) -> None:
         assert wrong(before, Model(model.path, as_of=moment - 1)) == []
 
 
-@pytest.mark.parametrize("name", ["step", "step, drift", "linear"])
+@pytest.mark.parametrize("name", ["step", "linear, drift"])
 def test_spark_revises_as_this_process_does(tmp_path: Path, spark: SparkSession, name: str) -> None:
     tuples = stream(300, keys=7, seed=2)
     models = []
@@ -329,58 +327,6 @@ def test_new_data_go_on_from_a_revised_model(tmp_path: Path, name: str, part: st
     ordered = tuples.sort_by([("symbol", "ascending"), ("t", "ascending")])
     corrected = correct(ordered, load.revisions).tuples
     assert wrong(pa.concat_tables([corrected, more]), after) == []
-
-
-def test_the_real_cancellation_of_a_trade(tmp_path: Path, recorded: Path) -> None:
-    path = recorded / "trades_taq_xxx_corr_20180102_03.parquet"
-    schema_of = {"model": {"price": "step"}, "key": "symbol", "time": "t", "error": 0.01}
-    probe = LOCAL.fit(pq.read_table(path).slice(0, 2), **schema_of)
-    found = read_corrections(str(path), probe.schema)
-    assert found.tuples is not None
-    pq.write_table(found.tuples, tmp_path / "trades.parquet")
-    model = LOCAL.fit(str(tmp_path / "trades.parquet"), out=tmp_path / "model", **schema_of)
-    outcome = LOCAL.revise(model, str(path), reader="taq", keep=True)
-    assert (outcome.counts["deleted"], outcome.counts["aside"]) == (1, 0)
-    there = pq.read_table(path)
-    regular = there.filter(pa.array(np.isin(there.column("corr").to_numpy(), [0, 1]))).select(
-        ["symbol", "t", "price"]
-    )
-    assert wrong(regular, outcome.model) == []
-    moment = int(found.revisions.known[0])
-    instant = int(found.revisions.times[0])
-    now, then = (Model(model.path, as_of=at) for at in (moment, moment - 1))
-    assert _value(then, instant) == pytest.approx(157.04, abs=0.0101)
-    assert abs(_value(now, instant) - 157.04) > 0.02
-
-
-def test_the_real_lateness_of_reports(tmp_path: Path, recorded: Path) -> None:
-    path = recorded / "ais_sbchannel_20180601_04.parquet"
-    asked = {
-        "model": {"lat": "linear", "lon": "linear"},
-        "key": "mmsi",
-        "time": "t",
-        "error": 0.0005,
-        "max_gap": "30 min",
-    }
-    probe = LOCAL.fit(pq.read_table(path).slice(0, 2), **asked)
-    found = read_arrivals(str(path), probe.schema)
-    assert found.tuples is not None
-    pq.write_table(found.tuples, tmp_path / "reports.parquet")
-    model = LOCAL.fit(str(tmp_path / "reports.parquet"), out=tmp_path / "model", **asked)
-    outcome = LOCAL.revise(model, str(path), reader="ais")
-    assert outcome.counts["inserted"] == len(found.revisions) == 2_059
-    assert outcome.counts["aside"] == 0
-    assert outcome.counts["absorbed"] > 0
-    late = found.revisions.table.drop_columns(["kind", "known"])
-    every = pa.concat_tables([found.tuples.select(late.column_names).cast(late.schema), late])
-    assert wrong(every.sort_by([("mmsi", "ascending"), ("t", "ascending")]), outcome.model) == []
-
-
-def _value(model: Model, instant: int) -> float:
-    batch = model.read(start=np.datetime64(int(instant), "us"), end=np.datetime64(int(instant) + 1, "us"))
-    some = batch.filter(~batch.is_point)
-    at = (instant - some.ref[0]) / 1e6
-    return float(np.polynomial.polynomial.polyval(at, some.coefficients("price")[0]))
 
 
 def _made(folder: Path) -> Path:
