@@ -90,9 +90,7 @@ class TupleHistory:
 
     def _reach(self) -> tuple[int, int]:
         """Instants before and after all tuples there are."""
-        bounds = [one for file in self.model.manifest.files for one in (file, *file.layers)]
-        starts = [one.start for one in bounds if one.start is not None]
-        ends = [one.end for one in bounds if one.end is not None]
+        starts, ends = self.model.manifest.bounds
         for table in self.more:
             at = table.column(self.schema.time).cast(pa.int64())
             if len(at):
