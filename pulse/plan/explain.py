@@ -1,4 +1,4 @@
-"""A query in words: its plan before and after rewriting, its equation systems, and what is shuffled."""
+"""A query in words: its plan before and after rewriting, its equation systems, what is shuffled, and how it takes revisions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pulse.core.time import format_duration
 from pulse.plan.equations import Degrees, equation_systems
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
+from pulse.plan.modes import explain_modes
 from pulse.plan.nodes import Duration, Exchange, Node, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
@@ -43,6 +44,11 @@ def explain(query: Query, degrees: Degrees | None = None) -> str:
         Filter S.x > 5
           Scan S as S
     <BLANKLINE>
+    revisions
+      radius: none; a result depends on its own instant alone
+      Scan S as S: its connection point; the anchor of everything above
+      Filter S.x > 5: stateless; a revised row is all it needs
+    <BLANKLINE>
     answer
       columns: S.x
       tuples: every 2 s (SAMPLE EVERY)
@@ -53,6 +59,7 @@ def explain(query: Query, degrees: Degrees | None = None) -> str:
         "rewritten plan": ["the same"] if rewritten == query.plan else show(rewritten).splitlines(),
         "equation systems": list(_equations(rewritten, degrees)) or ["none: nothing is solved or aggregated"],
         "fragments and exchanges": list(_fragments(place_exchanges(rewritten))),
+        "revisions": list(explain_modes(optimise(query.plan, mirror=False))),
         "answer": list(_answer(query)),
     }
     return "\n\n".join(

@@ -1,11 +1,11 @@
 """How each operator can take a revision, and what either way costs (semantics 7.4 to 7.6).
 
-**Upstream**: everything that shared a window with what changed is replayed, and old and new results are compared. Any operator can.
-**Downstream**: the results that were given are retrieved from a connection point on the operator's output, and patched. Operators
-that look at one row at a time do neither: a revision carries all they need.
+**Upstream**: everything that shared a window with what changed is replayed, and old and new results are compared. Any operator
+can. **Downstream**: the results that were given are retrieved from a connection point on the operator's output, and patched.
+Operators that look at one row at a time do neither: a revision carries all they need.
 
-The cost of a mode is ``fixed + row * rows``, rows being those it touches: the input's in the reach of the windows, before and after,
-or the stored results'. Points count rows in O(log n), so the choice is made for every operator and stretch.
+The cost of a mode is ``fixed + row * rows``, rows being those it touches: the input's in the reach of the windows, before and
+after, or the stored results'. Points count rows in O(log n), so the choice is made for every operator and stretch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.time import format_duration
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window, walk
 from pulse.plan.radius import need, radius, reach
 from pulse.plan.show import line
 
@@ -42,10 +42,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of both modes by kind of window: as measured by :mod:`pulse.runtime.mode_costs`, on a quiet core of a 2.x GHz server."""
+    """The costs of both modes by kind of window, as :mod:`pulse.runtime.mode_costs` measures them."""
 
-    upstream: tuple[Cost, ...] = (Cost(250.0, 0.35), Cost(350.0, 1.2), Cost(200.0, 0.3))
-    downstream: tuple[Cost, ...] = (Cost(330.0, 0.30), Cost(520.0, 0.8), Cost(260.0, 0.3))
+    upstream: tuple[Cost, ...] = (Cost(900.0, 0.12), Cost(850.0, 1.4), Cost(850.0, 0.13))
+    downstream: tuple[Cost, ...] = (Cost(1300.0, 0.13), Cost(1200.0, 0.4), Cost(1100.0, 0.35))
 
     def choose(self, kind: str, replayed: IntArray, stored: IntArray) -> BoolArray:
         """Which stretches to patch: ``replayed`` and ``stored`` are the rows that either mode would touch in each.
@@ -96,72 +96,86 @@ def modes_of(node: Node) -> tuple[str, str]:
         case Filter() | Project() | Union():
             return "stateless", "a revised row is all it needs"
         case Join():
-            return (
-                "downstream, upstream",
-                "the other side's rows in the regions, stored on its arc or replayed",
-            )
-        case Window() if kind_of(node) == "extremum":
-            return (
-                "upstream, downstream",
-                "downstream with a connection point on its output, while the extremum is not withdrawn",
-            )
-        case Window() if kind_of(node) == "points":
-            return (
-                "upstream, downstream",
-                "downstream with a connection point on its output, of tuples replaced at their instants",
-            )
+            return "downstream or upstream", "the other side's rows are stored on its arc, or replayed"
         case Window():
-            return (
-                "upstream, downstream",
-                "downstream with a connection point on its output, where bounds stay and no hole opens or closes",
-            )
+            return "upstream, or downstream with a connection point on its output", _PATCHED[kind_of(node)]
         case _:
             return "upstream", "by replay"
 
 
+_PATCHED = {
+    "integral": "patched where bounds stay and no hole opens or closes, else replayed",
+    "extremum": "patched while the extremum itself is not withdrawn and no hole opens or closes, else replayed",
+    "points": "patched where tuples are replaced at their instants, and an extremum is not withdrawn, else replayed",
+}
+
+
 def explain_modes(plan: Node, costs: Costs | None = None) -> Iterator[str]:
-    """How each operator would take a revision; the plan's windows are bound.
+    """How each operator takes a revision. Sizes of windows may be open.
 
     >>> from pulse.core.columns import Columns
     >>> scan = Scan("S", "S", Columns((), ("x",)))
-    >>> for text in explain_modes(Window(scan, "avg", "S.x", "a", 10_000_000, None)):
+    >>> for text in explain_modes(Window(scan, "sum", "S.x", "a", 10_000_000, None)):
     ...     print(text)
     radius: 10 s before and 10 s after what is revised
     Scan S as S: its connection point; the anchor of everything above
-    Window a = avg(S.x) over 10 s: upstream, downstream; downstream with a connection point on its output, where bounds stay and no hole opens or closes
-      changes reach 10 s further, replayed from 10 s before
-      upstream 250 µs + 0.35 µs a row of the input; downstream 330 µs + 0.3 µs a stored result: the cheaper for each revision
+    Window a = sum(S.x) over 10 s: upstream, or downstream with a connection point on its output
+      results change up to 10 s later; 10 s before them are replayed
+      upstream 900 µs + 0.12 µs a row replayed, downstream 1300 µs + 0.13 µs a result stored: the cheaper, revision by revision
+      patched where bounds stay and no hole opens or closes, else replayed
     """
     costs = costs or Costs()
-    before, after = radius(plan)
-    yield f"radius: {format_duration(before)} before and {format_duration(after)} after what is revised"
-    seen: set[Node] = set()
-    yield from _lines(plan, costs, seen)
+    is_open = not all(map(_is_bound, walk(plan)))
+    if is_open:
+        yield "radius: open until the sizes of windows are given"
+    else:
+        before, after = radius(plan)
+        if not (before or after):
+            yield "radius: none; a result depends on its own instant alone"
+        else:
+            yield f"radius: {format_duration(before)} before and {format_duration(after)} after what is revised"
+    for node in _inputs_first(plan):
+        modes, why = modes_of(node)
+        yield f"{line(node)}: {modes}" + (f"; {why}" if not isinstance(node, Window) else "")
+        if not is_open:
+            yield from _reaching(node)
+        if isinstance(node, Window):
+            yield from _costing(node, costs, why)
 
 
-def _lines(node: Node, costs: Costs, seen: set[Node]) -> Iterator[str]:
-    if node in seen:
-        return
-    seen.add(node)
-    for below in node.inputs:
-        yield from _lines(below, costs, seen)
-    modes, why = modes_of(node)
-    yield f"{line(node)}: {modes}; {why}"
+def _is_bound(node: Node) -> bool:
+    if isinstance(node, Window):
+        return isinstance(node.size, int)
+    return not (isinstance(node, Join) and node.near is not None and not isinstance(node.near.window, int))
+
+
+def _inputs_first(plan: Node) -> list[Node]:
+    """Every node once, after its inputs."""
+    found: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        for below in node.inputs:
+            visit(below)
+        found.setdefault(node)
+
+    visit(plan)
+    return list(found)
+
+
+def _reaching(node: Node) -> Iterator[str]:
     far, back = reach(node), need(node)
     if far.after:
-        first = f", and {format_duration(far.before)} earlier" if far.before else ""
-        yield f"  changes reach {format_duration(far.after)} further{first}, replayed from {format_duration(back.before)} before"
-    if isinstance(node, Window) and "downstream" in modes:
+        early = f"{format_duration(far.before)} earlier and " if far.before else "up to "
+        again = format_duration(back.before)
+        yield f"  results change {early}{format_duration(far.after)} later; {again} before them are replayed"
+
+
+def _costing(node: Window, costs: Costs, why: str) -> Iterator[str]:
+    if why_not_downstream(node) is None:
         which = KINDS.index(kind_of(node))
         up, down = costs.upstream[which], costs.downstream[which]
         yield (
-            f"  upstream {up.fixed:g} µs + {up.row:g} µs a row of the input; downstream {down.fixed:g} µs + "
-            f"{down.row:g} µs a stored result: the cheaper for each revision"
+            f"  upstream {up.fixed:g} µs + {up.row:g} µs a row replayed, downstream {down.fixed:g} µs + "
+            f"{down.row:g} µs a result stored: the cheaper, revision by revision"
         )
-
-
-def expected(costs: Costs, kind: str, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What one call costs in either mode for numbers of rows: for tables and plots."""
-    which = KINDS.index(kind)
-    up, down = costs.upstream[which], costs.downstream[which]
-    return up.fixed + up.row * rows, down.fixed + down.row * rows
+    yield f"  {why}"

@@ -190,7 +190,7 @@ class ScanArc(Arc):
             chosen = np.flatnonzero(wanted[raw.stretches.code])
             raw = Delta(raw.stretches.take(chosen), raw.relation, raw.old[chosen], raw.new[chosen])
         if self._is_plain:
-            return replace(raw, relation=self._scanned(raw.relation))
+            return unlike(self._scanned(raw.relation), raw.stretches.code, raw.old, raw.new)
         content = raw.content()
         return changed_rows(content.within(self._scanned(content.relation)))
 

@@ -23,7 +23,7 @@ from pulse.core.regions import EARLIEST, Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.regions import locate
 from pulse.operators.relation import Relation
-from pulse.runtime.delta import Changed, Content, Delta, Stretches, extents, hull, keys_at, spelled
+from pulse.runtime.delta import GRACE, Changed, Content, Delta, Stretches, extents, hull, keys_at, spelled
 from pulse.runtime.hulls import Hulls
 from pulse.runtime.rows import Rows
 from pulse.store.errors import HistoryGoneError
@@ -101,7 +101,7 @@ class ConnectionPoint:
 
     def content(self, stretches: Stretches, wanted: BoolArray | None = None) -> Content:
         """What there is around stretches before and after the pending revision; of codes that are not ``wanted``, nothing."""
-        self._check(stretches.start + _SHORTER)
+        self._check(stretches.start, GRACE)
         places = self._locate(stretches)
         if wanted is not None:
             places[~wanted[stretches.code]] = 0
@@ -161,9 +161,10 @@ class ConnectionPoint:
         ranges[:, 0], ranges[:, 1] = stretches.start, stretches.end
         return locate(rows.data["start"], rows.data["end"], spans, ranges)
 
-    def _check(self, start: IntArray) -> None:
-        if len(start) and int(start.min()) < self.since:
-            needed = int(start.min())
+    def _check(self, start: IntArray, grace: int = 0) -> None:
+        """That nothing is asked for that is gone; ``grace`` of it was asked for to be safe only."""
+        needed = int(start.min()) + grace if len(start) else self.since
+        if needed + _SHORTER * (grace > 0) < self.since:
             raise HistoryGoneError(
                 f"connection point: history from {format_instant(needed)} on is needed, but it is kept only from "
                 f"{format_instant(self.since)} on, {format_duration(self.since - needed)} too short; keep more of it"
@@ -206,11 +207,11 @@ class ConnectionPoint:
         region = np.maximum.accumulate(np.where(order < n, np.arange(n + m), 0))
         region = order[region]  # the last region before each row, in this order
         rows, found = order[order >= n] - n, region[order >= n]
-        if m and not ((found < n) & (code[found] == of_row[rows]) & (time[rows] < regions.end[found])).all():
-            bad = ~((found < n) & (code[found] == of_row[rows]) & (time[rows] < regions.end[found]))
-            raise RevisionError(
-                f"revision: {relation.where(int(rows[bad.argmax()]))} lies in none of the regions that it is said to be of"
-            )
+        at = np.minimum(found, n - 1)
+        within = (found < n) & (code[at] == of_row[rows]) & (time[rows] < regions.end[at])
+        if not within.all():
+            where = relation.where(int(rows[within.argmin()]))
+            raise RevisionError(f"revision: {where} lies in none of the regions that it is said to be of")
         by = np.argsort(found, kind="stable")
         offsets = np.searchsorted(found[by], np.arange(n + 1))
         return relation._pick(rows[by], tuple(regions.keys), offsets)

@@ -37,10 +37,11 @@ class Instants(NamedTuple):
 
 @dataclass(frozen=True)
 class Hulls:
-    """From the first start to the last end of each group's rows."""
+    """From the first start to the last end of each group's rows; ``closed`` where a point lies at the end."""
 
     begin: Instants
     end: Instants
+    closed: BoolArray
 
     @classmethod
     def of(cls, old: Relation, new: Relation) -> Hulls:
@@ -57,11 +58,17 @@ class Hulls:
             ends.append(
                 Instants(np.where(first, one.ref, other.ref), np.where(first, one.offset, other.offset))
             )
-        return cls(*ends)
+        closed = np.zeros(len(has_old), bool)
+        for relation, has in ((old, has_old), (new, has_new)):
+            if len(relation):
+                last = (relation.offsets[1:] - 1).clip(0)
+                point = relation.lo[last] == relation.hi[last]
+                closed |= has & point & ~Instants(relation.ref[last], relation.hi[last]).before(ends[1])
+        return cls(*ends, closed)
 
     def take(self, rows: IntArray) -> Hulls:
         """These."""
-        return Hulls(self.begin.take(rows), self.end.take(rows))
+        return Hulls(self.begin.take(rows), self.end.take(rows), self.closed[rows])
 
     @property
     def order(self) -> tuple[FloatArray, IntArray]:
@@ -78,14 +85,13 @@ class Hulls:
     def trimmed(self, places: IntArray, data: Data) -> IntArray:
         """Places of rows without those that only touch: they were found for the fractions of their ends."""
         ref, lo, hi = data["ref"], data["lo"], data["hi"]
-        instant = ~self.begin.before(self.end)
         for _ in range(4):  # two rows at most are so near at either end, but for points
             some = places[:, 1] > places[:, 0]
             f, b = np.minimum(places[:, 0], len(ref) - 1), np.maximum(places[:, 1] - 1, 0)
             first, last = Instants(ref[f], lo[f]), Instants(ref[b], lo[b])
             point_f, point_b = lo[f] == hi[f], lo[b] == hi[b]
             off_f = ~self.begin.before(Instants(ref[f], hi[f])) & (~point_f | first.before(self.begin))
-            off_b = ~last.before(self.end) & ~(point_b & instant & ~self.end.before(last))
+            off_b = ~last.before(self.end) & ~(point_b & self.closed & ~self.end.before(last))
             off_b &= ~off_f
             if not (some & (off_f | off_b)).any():
                 break

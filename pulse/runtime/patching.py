@@ -20,7 +20,7 @@ from pulse.operators.patch_integral import PatchIntegral
 from pulse.operators.patch_points import PatchPoints
 from pulse.operators.relation import Relation
 from pulse.plan.modes import Costs, kind_of, why_not_downstream
-from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, WindowArc
+from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, WindowArc, overlapping
 from pulse.runtime.delta import Content, Delta, Stretches, changed_rows, extents
 
 _PATCHES = {"integral": PatchIntegral, "extremum": PatchExtremum, "points": PatchPoints}
@@ -83,7 +83,11 @@ class PatchedArc(WindowArc):
         old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
         results = self.point.content(affected.take(chosen)).relation
         old, new = old.select_groups(chosen), new.select_groups(chosen)
-        good = self._patch.check(old, new, results) & (np.diff(results.offsets) > 0)
+        # Of the windows that hold what changed; the rows may reach beyond them.
+        closings = affected.take(chosen).widened(-self.stays, -self.stays)
+        every = np.arange(len(chosen))
+        concerned = overlapping(Content(closings, results, every, every)).relation
+        good = self._patch.check(old, new, concerned) & (np.diff(results.offsets) > 0)
         some = np.flatnonzero(good)
         old, new, results = (one.select_groups(some) for one in (old, new, results))
         stretches = affected.take(chosen[some])

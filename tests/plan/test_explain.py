@@ -62,6 +62,7 @@ def test_macd_with_open_parameters() -> None:
         "rewritten plan",
         "equation systems",
         "fragments and exchanges",
+        "revisions",
         "answer",
     ]
     assert said["logical plan"] == MACD.strip()
