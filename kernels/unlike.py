@@ -127,9 +127,10 @@ def unlike_runs(
 ) -> Runs:
     """The runs of pieces that differ between ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]`` of one table, for each stretch.
 
-    ``pieces`` are ref, lo, hi and a mark that must be equal; ``values`` are the coefficients of all attributes side by side ``(n, w)``,
-    where each begins among the ``w`` (and the end), and bounds ``(n, b)``. Values that differ by less than ``least``, relative to the
-    magnitudes they are computed from, are the same; so are bounds, relative to their size.
+    ``pieces`` are ref, lo, hi and a mark that must be equal; ``values`` are the coefficients of all attributes side by side
+    ``(n, w)``, where each begins among the ``w`` (and the end), and bounds ``(n, b)``. Values that differ by less than
+    ``least``,
+    relative to the magnitudes they are computed from, are the same; so are bounds, relative to their size.
 
     >>> zero, c = np.zeros(4, np.int64), np.array([[1.0], [2.0], [1.0], [3.0]])
     >>> pieces = zero, np.array([0.0, 1.0, 0.0, 1.0]), np.array([1.0, 2.0, 1.0, 2.0]), zero

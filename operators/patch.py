@@ -1,7 +1,8 @@
 """Patches: results corrected from the results that were given, without the input around them (semantics 7.5).
 
-What patches have in common: old and new rows of a window's input, stretch by stretch (a group each), cut where either changes; the
-time around them filled with a value that changes nothing; and the stored results cut where what is added to them changes::
+What patches have in common: old and new rows of a window's input, stretch by stretch (a group each), cut where either
+changes; the time around them filled with a value that changes nothing; and the stored results cut where what is added to them
+changes::
 
     old      [--a--)[----b----)              changes      fill[a→c)[a→d)[b→d)fill
     new      [-c-)[-----d-----)              window of it    (closing times)

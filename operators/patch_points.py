@@ -1,8 +1,9 @@
 """Aggregates over windows of tuples, patched: subtract the old value, add the new (semantics 7.5, 7.8).
 
 Tuples replaced at their instants leave every window the tuples it had, so a sum changes by the difference of their values, a
-count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. Insertions and deletions,
-bounds and certainty that change, and averages, whose count is not stored, are left to a replay. Bounds stay as they are.
+count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. Insertions and
+deletions, bounds and certainty that change, and averages, whose count is not stored, are left to a replay. Bounds stay as
+they are.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class PatchPoints:
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
         """Which groups can be patched."""
         n = old.groups
-        good = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
+        good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
         good &= self.function != "avg"
         as_many = np.flatnonzero(good)
         one, other = old.select_groups(as_many), new.select_groups(as_many)

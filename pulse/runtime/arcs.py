@@ -1,7 +1,8 @@
 """The arcs of a plan while a revision goes through it: what each holds around a change, and what of it changed.
 
-Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`Arc.change`). Where an operator has to see more than the
-changed rows, it asks its input for the content around them, which comes from that arc's connection point, from what the arc
+Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`Arc.change`). Where an operator has to see more
+than the changed rows, it asks its input for the content around them, which comes from that arc's connection point, from what
+the arc
 has evaluated for this revision already, or is replayed from further up, in this order.
 """
 

@@ -1,8 +1,9 @@
 """Connection points: the recent history of an arc in memory, by key, from which it is replayed and which revisions correct (7.3).
 
 A point knows its keys by **codes**, numbers in the order in which they were met. Finding rows is O(log n) a region,
-correcting is O(rows of the key). A revision is first worked out against what the point holds (:meth:`ConnectionPoint.exchanged`) and
-put in place when all operators are done (:meth:`ConnectionPoint.commit`): one that fails on its way leaves everything as it was.
+correcting is O(rows of the key). A revision is first worked out against what the point holds
+(:meth:`ConnectionPoint.exchanged`) and put in place when all operators are done (:meth:`ConnectionPoint.commit`): one that
+fails on its way leaves everything as it was.
 Operators see the content as it is after the revision, beside what it was.
 """
 
@@ -299,7 +300,7 @@ def _tuples(keys: Sequence[pa.Array], n: int) -> list[tuple[Any, ...]]:
 
 
 def _overlapping(stretches: Stretches, others: Stretches) -> tuple[IntArray, IntArray, IntArray]:
-    """Which stretches others (ascending, apart) come near, and for every stretch the first of these and the one after the last."""
+    """Which stretches others (ascending, apart) come near; for every stretch the first of them and the one after the last."""
     starts = np.searchsorted(others.code, stretches.code, "left")
     ends = np.searchsorted(others.code, stretches.code, "right")
     spans = np.stack([starts, ends], axis=1)

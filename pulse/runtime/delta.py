@@ -1,8 +1,8 @@
 """What a revision changes on an arc, and what has to be known around it: the words of revision processing.
 
 Keys of an arc go by number (its **codes**). A **stretch** is a code and a range of time. What an arc holds around stretches,
-before and after a revision, is its **content**; the rows that are no longer the same are its **delta**. Both are row ranges of one
-relation, so that an operator works on old and new in one pass::
+before and after a revision, is its **content**; the rows that are no longer the same are its **delta**. Both are row ranges
+of one relation, so that an operator works on old and new in one pass::
 
     relation   | rows of stretch 0 before | after | rows of stretch 1, the same before and after | …
 
@@ -68,7 +68,8 @@ class Stretches:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What an arc holds around stretches: of stretch ``s`` group ``before[s]`` of the relation, and after the revision ``after[s]``.
+    """What an arc holds around stretches: of stretch ``s`` group ``before[s]`` of the relation, and after the revision
+    ``after[s]``.
 
     Where both are one group nothing was revised. Every row that overlaps a stretch is there, whole; there may be more.
     """
@@ -166,8 +167,8 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 def changed_rows(content: Content) -> Delta:
     """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.unlike`).
 
-    Rows that say the same of the same time, to :data:`~pulse.operators.difference.TOLERANCE`, have not changed: values, bounds, drift,
-    certainty and unmodelled attributes. The stretches of the content ascend.
+    Rows that say the same of the same time, to :data:`~pulse.operators.difference.TOLERANCE`, have not changed: values,
+    bounds, drift, certainty and unmodelled attributes. The stretches of the content ascend.
     """
     some = np.flatnonzero(content.before != content.after)
     offsets = content.relation.offsets
@@ -178,7 +179,7 @@ def changed_rows(content: Content) -> Delta:
 
 
 def unlike(relation: Relation, code: IntArray, old: IntArray, new: IntArray) -> Delta:
-    """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]`` of a relation, which are of code ``code[s]``."""
+    """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]``, which are of code ``code[s]``."""
     pieces = relation.ref, relation.lo, relation.hi, _marks(relation)
     runs = unlike_runs(pieces, _values(relation), old, new, TOLERANCE)
     absorbed = len(code) - (min(len(runs.of), 1) if len(code) == 1 else len(np.unique(runs.of)))

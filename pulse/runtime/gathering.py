@@ -119,7 +119,10 @@ class UnionArc(_Coded):
 
     def replay(self, stretches: Stretches) -> Content:
         n = len(stretches)
-        relations, before, after, shift = [], [], [], 0
+        relations: list[Relation] = []
+        before: list[IntArray] = []
+        after: list[IntArray] = []
+        shift = 0
         for side, arc in enumerate(self.inputs):
             own = self.own(side)
             theirs = np.full(len(self._code), -1, np.int64)

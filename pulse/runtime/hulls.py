@@ -47,7 +47,7 @@ class Hulls:
     def of(cls, old: Relation, new: Relation) -> Hulls:
         """Of the rows of two relations' groups together; each group has a row in one of them."""
         has_old, has_new = np.diff(old.offsets) > 0, np.diff(new.offsets) > 0
-        ends = []
+        ends: list[Instants] = []
         for at, side in ((0, "lo"), (-1, "hi")):
             one, other = (
                 _picked(relation, relation.offsets[:-1] if at == 0 else relation.offsets[1:] - 1, side)
@@ -64,7 +64,7 @@ class Hulls:
                 last = (relation.offsets[1:] - 1).clip(0)
                 point = relation.lo[last] == relation.hi[last]
                 closed |= has & point & ~Instants(relation.ref[last], relation.hi[last]).before(ends[1])
-        return cls(*ends, closed)
+        return cls(ends[0], ends[1], closed)
 
     def take(self, rows: IntArray) -> Hulls:
         """These."""
@@ -115,7 +115,7 @@ class Hulls:
 
 @dataclass(frozen=True)
 class Cuts:
-    """``left``, ``right``: whether the first and last row of a hull go on beyond it. ``shared``: its first row is its predecessor's last."""
+    """``left``, ``right``: a hull's first, last row goes on beyond it. ``shared``: its first row is its predecessor's last."""
 
     hulls: Hulls
     left: BoolArray

@@ -1,7 +1,7 @@
 """The arc of a join while a revision goes through it: the pairs that a changed key takes part in, where it changed.
 
-A pair's results can change where either side did. There both sides are needed as they are and as they were; rows of the side that did
-not change come from its connection point, or are replayed. Pairs get codes when they are first met.
+A pair's results can change where either side did. There both sides are needed as they are and as they were; rows of the side
+that did not change come from its connection point, or are replayed. Pairs get codes when they are first met.
 """
 
 from __future__ import annotations

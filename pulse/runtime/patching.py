@@ -23,7 +23,12 @@ from pulse.plan.modes import Costs, kind_of, why_not_downstream
 from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, WindowArc, overlapping
 from pulse.runtime.delta import Content, Delta, Stretches, changed_rows, extents
 
-_PATCHES = {"integral": PatchIntegral, "extremum": PatchExtremum, "points": PatchPoints}
+Patch = PatchIntegral | PatchExtremum | PatchPoints
+_PATCHES: dict[str, type[Patch]] = {
+    "integral": PatchIntegral,
+    "extremum": PatchExtremum,
+    "points": PatchPoints,
+}
 _ROOM = 1_000_000  # microseconds beyond all windows concerned
 
 
@@ -31,9 +36,10 @@ class PatchedArc(WindowArc):
     """A window with a choice. ``mode`` forces one, "adaptive" goes by ``costs``."""
 
     def __init__(self, *told: Any) -> None:
-        *base, self._mode, self._costs = told
-        self._costs: Costs
+        *base, mode, costs = told
         super().__init__(*base)
+        self._mode: str = mode
+        self._costs: Costs = costs
         assert isinstance(self.node.size, int)
         self._kind = kind_of(self.node)
         self._patch = _PATCHES[self._kind](

@@ -31,8 +31,8 @@ class Coded:
     """Values of an unmodelled attribute as numbers; null is -1."""
 
     def __init__(self, type_: pa.DataType) -> None:
-        self._type, self._codes, self._values = type_, {}, pa.array([], type_)
-        self._codes: dict[Any, int]
+        self._type, self._values = type_, pa.array([], type_)
+        self._codes: dict[Any, int] = {}
 
     def encode(self, column: pa.Array) -> IntArray:
         """The numbers of these values; new ones are added."""
@@ -44,7 +44,8 @@ class Coded:
         if fresh:
             self._values = pa.concat_arrays([self._values, pa.array(fresh, self._type)])
         of_word = np.array([*(self._codes[word] for word in words), -1], np.int64)
-        return of_word[encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+        codes: IntArray = of_word[encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+        return codes
 
     def decode(self, codes: IntArray) -> pa.Array:
         """The values of these numbers."""

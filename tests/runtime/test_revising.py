@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
@@ -38,7 +38,8 @@ from tests.runtime.revised_loads import (
 )
 
 MODES = ("upstream", "downstream", "adaptive")
-WITHOUT_DRIFT = {"sum of a filter"}  # streams here have none, so nothing is lost
+few = settings(max_examples=min(15, settings.default.max_examples if settings.default else 15))
+"""Every query is a test of its own, and every example several runs from scratch."""
 
 
 def started(query: Query, rows: dict[str, list[Any]], **told: Any) -> Reviser:
@@ -107,6 +108,7 @@ def run(name: str, load: Load, mode: str, **told: Any) -> list[Revised]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@few
 @given(load=loads())
 def test_upstream_says_what_a_run_from_scratch_would(name: str, load: Load) -> None:
     run(name, load, "upstream")
@@ -116,12 +118,14 @@ def test_upstream_says_what_a_run_from_scratch_would(name: str, load: Load) -> N
 @pytest.mark.parametrize(
     "name", ["window", "minimum", "macd", "window of windows", "windowed envelope", "following"]
 )
+@few
 @given(load=loads())
 def test_patches_say_what_a_run_from_scratch_would(name: str, mode: str, load: Load) -> None:
     run(name, load, mode)
 
 
 @pytest.mark.parametrize("name", ["macd", "minimum", "pairs", "total"])
+@few
 @given(load=loads(), data=st.data())
 def test_batches_may_be_split_and_ordered_anyhow(name: str, load: Load, data: st.DataObject) -> None:
     """One change after the other, in any order, leads to the same results as all at once."""
