@@ -52,6 +52,7 @@ def moment(node: exp.Expr, text: str) -> AsOf:
         return AsOf(version=int(version.this) if number else Parameter(str(version.this)))
     if isinstance(time, exp.Placeholder):
         return AsOf(time=Parameter(str(time.this)))
+    assert isinstance(time, exp.Literal)
     return AsOf(time=instant(str(time.this), text, time))
 
 

@@ -18,13 +18,13 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Column
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
+from pulse.operators.at_rest import in_other
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Join, Node, PlanError, Project, Union, Window, walk
 from pulse.runtime.around import extents, overlapping, reaching
 from pulse.runtime.delta import Changed
 from pulse.runtime.revised_job import RevisedJob, side_by_side
 from pulse.runtime.revising import Proliferation, Revised, Reviser
-from pulse.runtime.standing import in_other
 
 
 def changes(job: RevisedJob, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
@@ -64,8 +64,8 @@ def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
     if held is None:
         reviser.start(old)
     else:
-        (stream,) = old.values()
-        mine = held.select_groups(np.flatnonzero(in_other(held, stream)))
+        (read,) = old.values()
+        mine = held.select_groups(np.flatnonzero(in_other(held, read)))
         reviser.start(old, {window_of(reviser.plan): overlapping(mine, job.results)})
     return reviser.revise(changed)
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ def frame(spark: SparkSession, job: RevisedJob) -> DataFrame:
     return _cogrouped(spark, job)
 
 
-def _work(pieces: list[RevisedJob]):  # type: ignore[no-untyped-def]
+def _work(pieces: list[RevisedJob]) -> historical.Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
@@ -64,7 +64,7 @@ def _cogrouped(spark: SparkSession, job: RevisedJob) -> DataFrame:
     return old.cogroup(new).applyInArrow(_compare(job), spark_struct(job.schema))
 
 
-def _compare(job: RevisedJob):  # type: ignore[no-untyped-def]
+def _compare(job: RevisedJob) -> Callable[[pa.Table, pa.Table], pa.Table]:
     columns = job.columns
     schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
 

@@ -50,6 +50,8 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
         name: schema_of(one, (given or {}).get(name), where=job.where) for name, one in job.streams.items()
     }
     query = parse(job.query, schemas, tuple(job.parameters)).bind(job.parameters)
+    if any(scan.at is not None for scan in scans(query.plan)):
+        raise JobError(f"{job.where}: AS OF is for stored models; a running stream is as it is known now")
     specs = {}
     for name, one in job.streams.items():
         try:

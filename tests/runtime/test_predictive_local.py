@@ -91,6 +91,8 @@ def test_streams_that_cannot_be_read_in_process_or_at_all(tmp_path: Path) -> Non
     climbing(tmp_path / "in")
     with pytest.raises(JobError, match="expected files with engine 'local', got 'rate'"):
         run_local(climbing_job(tmp_path, stream={"source": "rate"}))
+    with pytest.raises(JobError, match="AS OF is for stored models"):
+        run_local(climbing_job(tmp_path, query="select id, x from S where x > 15 as of version 1"))
     with pytest.raises(JobError, match="'columns': expected types by name, as kafka does not know them"):
         climbing_job(tmp_path, stream={"source": "kafka"})
     file = files_of(climbing_job(tmp_path).streams["S"])[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pulse
 from pulse.core.errors import PulseError
@@ -21,6 +24,7 @@ from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
 from pulse.store.touched import touched
 from tests.runtime.asking import COLLISION, MACD, SECOND, START, local, table, ticks, vessels
+from tests.runtime.revising import fitted, stream
 
 QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "filter": ("select symbol, price from S where price > 20 sample every 1 s", {}),
@@ -358,6 +362,34 @@ def test_every_mode_gives_the_same_revisions(name: str, models: Models) -> None:
         assert told.report is not None
         assert str(told.report).endswith("rows of changes")
         assert told.tuples().equals(revised(local(), name, models, since(name, 1)).tuples())
+
+
+def without_bounds(rows: pa.Table) -> pa.Table:
+    """With bounds of 0: beyond what was touched results keep the one they were given; a new evaluation may state another."""
+    for name in rows.column_names:
+        if name.endswith("_err"):
+            rows = rows.set_column(rows.column_names.index(name), name, pa.array(np.zeros(rows.num_rows)))
+    return rows
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), points=st.booleans(), revisions=st.integers(1, 12))
+def test_whatever_the_corrections(seed: int, points: bool, revisions: int) -> None:
+    """Loads with insertions, deletions, moved and repeated tuples, revisions of revisions; in one version or two."""
+    data = stream(40, seed=seed)
+    asked: dict[str, Any] = {"points": True} if points else {"error": 0.1, "drift": 0.3}
+    query = "select symbol, sum(price) as s, max(price) as m from S[size 6 advance 2]"
+    with tempfile.TemporaryDirectory() as folder:
+        model = fitted(Path(folder), data, truth="samples" if points else "step", **asked)
+        after = corrected(model, data, revisions, seed)
+        corrected(model, after, revisions, seed + 1)
+        new = local().sql(query, streams={"S": model.path})
+        for version in (1, 2):
+            old = local().sql(query, streams={"S": model.path}, version=version)
+            told = local().revised(query, version, streams={"S": model.path})
+            tuples = (without_bounds(one.tuples()) for one in (old, told, new))
+            check_tuples(*tuples, ["t", "symbol"])
+            check_segments(*(without_bounds(one.segments()) for one in (old, told, new)), old)
 
 
 def test_an_answer_tells_its_own_revisions(models: Models) -> None:
