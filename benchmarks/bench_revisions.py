@@ -1,0 +1,405 @@
+"""Revisions: what correcting results costs by replay (upstream), by patches (downstream), as is chosen, and by starting over.
+
+Four questions. How does the cost of a revision go with a window's size (the paper's conjecture: 1000 tuples every 1000)? How
+with the share of tuples that are revised? What share is absorbed, by the bound of the model? And what does one cost, from the
+corrected tuple to the corrected results, against the whole computation at full size? Times are CPU seconds; ``pulse`` is the
+adaptive mode, so ratios below are contender / adaptive. Every way is checked before its time counts: old results with what was
+emitted are the results from scratch, and within their bounds DuckDB's on the corrected tuples.
+
+Run with ``make bench``, or ``pytest benchmarks/bench_revisions.py -o python_files='bench_*.py'``. ``PULSE_BENCH_QUICK=1`` takes
+small sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulse.benchmarks.peers.agreement import Agreement, agreement
+from pulse.benchmarks.peers.duckdb_peer import DuckDB
+from pulse.benchmarks.peers.questions import Macd
+from pulse.benchmarks.revising import Held
+from pulse.core.columns import Columns
+from pulse.core.regions import Regions
+from pulse.datasets.generators import generate
+from pulse.datasets.revision_loads import Load, generate_load
+from pulse.kernels import _jit
+from pulse.language import parse
+from pulse.operators.difference import difference
+from pulse.operators.relation import Relation
+from pulse.operators.sample import sample, to_tuples
+from pulse.runtime.delta import Changed
+from pulse.runtime.revise import spec_of
+from pulse.runtime.revising import Reviser
+from pulse.session import Session
+from pulse.store.model import Model
+
+QUICK = bool(os.environ.get("PULSE_BENCH_QUICK"))
+ROWS = 20_000 if QUICK else 200_000  # of the stream whose windows are revised one tuple at a time
+SIZES = (10, 1000) if QUICK else (10, 100, 1000, 10_000)
+TICKS = int(os.environ.get("PULSE_BENCH_TICKS", "200000" if QUICK else "10000000").split(",")[0])
+RATE_TICKS = min(TICKS, 1_000_000)
+RATES = (0.0001, 0.01) if QUICK else (0.00001, 0.0001, 0.001, 0.01, 0.1)
+BATCHES = (1, 100) if QUICK else (1, 10, 100, 1000)
+BOUNDS = (
+    ("0.005%", "0.05%", "0.5%") if QUICK else ("0.001%", "0.005%", "0.02%", "0.05%", "0.2%", "0.5%", "1%")
+)
+MODES = {"pulse": "adaptive", "pulse, upstream": "upstream", "pulse, downstream": "downstream"}
+AGAIN, DUCK = "pulse, recomputing", "DuckDB, sorted table"
+SECOND = 1_000_000
+
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    _jit.warm()
+
+
+def timed(
+    benchmark: Any, group: str, contender: str, work: float, function: Callable[..., Any], **how: Any
+) -> Any:
+    benchmark.group = group
+    benchmark.extra_info.update(contender=contender, work=work)
+    return benchmark.pedantic(function, iterations=1, **how)
+
+
+def check_same(results: Relation, wanted: Relation) -> None:
+    """That two answers say the same."""
+    table = difference(results, wanted).table
+    assert len(table) == 0, table.slice(0, 3).to_pylist()
+
+
+# -- over the size of a window ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A function of a window over tuples (points) or steps of a second, at the size of its advance."""
+
+    function: str
+    points: bool
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.function} of {self.size} {'tuples' if self.points else 'steps'}"
+
+    @property
+    def columns(self) -> Columns:
+        return Columns((("symbol", pa.string()),), ("price",), points=self.points)
+
+    def reviser(self, mode: str) -> Reviser:
+        text = f"select symbol, {self.function}(price) as a from S[size {self.size} advance {self.size}]"
+        columns = {"S": self.columns}
+        reviser = Reviser(parse(text, columns).bind({}), columns, mode=mode)
+        reviser.start({"S": self.stream(prices())})
+        return reviser
+
+    def stream(self, values: Any, first: int = 0) -> Relation:
+        n = len(values)
+        return Relation(
+            columns=self.columns,
+            keys=(pa.array(["a"]),),
+            offsets=np.array([0, n]),
+            ref=(first + np.arange(n)) * SECOND,
+            lo=np.zeros(n),
+            hi=np.full(n, 0.0 if self.points else 1.0),
+            models={"price": np.asarray(values, np.float64)[:, None]},
+            err={"price": np.zeros(n)},
+            drift={},
+            certainty=np.full(n, 3, np.uint8),
+        )
+
+    def revisions(self, count: int) -> tuple[list[Changed], Any]:
+        """Replacements one after the other, some of them of the same tuple, and the values after them."""
+        random = np.random.default_rng(1)
+        values, found = prices(), []
+        for row in random.integers(2 * self.size, ROWS - 2 * self.size, count).tolist():
+            old = self.stream(values[row : row + 1], row)
+            # Towards the middle of the window, so that an extremum is withdrawn no more often than chance has it.
+            values[row] += random.normal(0.0, 0.1)
+            new = replace(old, models={"price": values[row : row + 1, None].copy()})
+            at = np.array([row * SECOND])
+            found.append(Changed(Regions(old.keys, at, at + (1 if self.points else SECOND)), old, new))
+        return found, values
+
+
+def prices() -> Any:
+    return 100.0 + np.cumsum(np.random.default_rng(0).normal(0.0, 0.1, ROWS))
+
+
+WINDOWS = [
+    Windows(function, points, size)
+    for function, points in (("sum", True), ("max", True), ("avg", False), ("max", False))
+    for size in SIZES
+]
+
+
+@pytest.mark.parametrize("contender", [*MODES, AGAIN, DUCK])
+@pytest.mark.parametrize("asked", WINDOWS, ids=lambda one: one.name)
+def test_window(benchmark: Any, asked: Windows, contender: str) -> None:
+    """One revision after the other. Starting over computes every window of the stream."""
+    count = 20 if QUICK else 60
+    changes, values = asked.revisions(count)
+    if contender == DUCK:
+        connection, text = duckdb.connect(), duck_windows(asked)
+        connection.register("corrected", pa.table({"k": np.arange(ROWS), "price": values}))
+        connection.execute("create table ticks as select * from corrected order by k")
+        timed(
+            benchmark,
+            asked.name,
+            DUCK,
+            1,
+            lambda: connection.sql(text).to_arrow_table(),
+            rounds=5,
+            warmup_rounds=1,
+        )
+        return
+    reviser = asked.reviser(MODES.get(contender, "upstream"))
+    if contender == AGAIN:
+        timed(benchmark, asked.name, AGAIN, 1, reviser.results, rounds=5, warmup_rounds=1)
+        return
+    told = [reviser.revise({"S": change}) for change in changes]
+    fresh = asked.reviser("upstream")
+    fresh.start({"S": asked.stream(values)})
+    check_same(reviser.results(), fresh.results())
+    check_emitted(asked, told, values)
+    reviser.start({"S": asked.stream(prices())})
+    ahead = iter([{"S": change} for change in changes])
+
+    timed(
+        benchmark,
+        asked.name,
+        contender,
+        1,
+        reviser.revise,
+        setup=lambda: ((next(ahead),), {}),
+        rounds=count,
+    )
+
+
+def duck_windows(asked: Windows) -> str:
+    """Over the closing times: tuples of ``[t - size, t)``."""
+    return f"select k // {asked.size} + 1 as closing, {asked.function}(price) as a from ticks group by 1 order by 1"
+
+
+def check_emitted(asked: Windows, told: list[Any], values: Any) -> None:
+    """That the last word on each closing time is what numpy says of the corrected values."""
+    last: dict[int, float] = {}
+    for one in told:
+        for row in one.tuples().to_pylist():
+            if row["kind"] in ("+U", "+I"):
+                last[round(row["t"].timestamp())] = row["a"]
+    assert last or asked.function == "max"  # which few revisions move
+    if asked.function == "max" and not asked.points:
+        return  # at a closing time where a step begins, segments tell of what is just behind it
+    function: Any = {"sum": np.sum, "avg": np.mean, "max": np.max}[asked.function]
+    for closing, value in last.items():
+        assert value == pytest.approx(function(values[closing - asked.size : closing]), rel=1e-9)
+
+
+# -- from corrected tuples to corrected results -------------------------------------------------------------------
+
+
+class Market:
+    """Generated ticks, fitted; MACD over them, in Pulse and in DuckDB."""
+
+    asked = Macd()
+
+    def __init__(self, folder: Path, ticks: int) -> None:
+        self.folder, self.rows, self.here = folder, ticks, Session(engine="local")
+        self.file = folder / "ticks.parquet"
+        generate("ticks", ticks, self.file, seed=1, sessions=False)
+        table = pq.read_table(self.file)
+        self.tuples = table.sort_by([("symbol", "ascending"), ("t", "ascending")])
+        self.model = self.fit("drift", drift="0.005%")
+        self.held = Held(spec_of(self.model), self.tuples, self.model.read())
+        self._loads: dict[int, Load] = {}
+
+    def fit(self, name: str, **bound: Any) -> Model:
+        out = self.folder / f"model-{name}"
+        told: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}}
+        return self.here.fit(self.file, out=out, keep_tuples=True, overwrite=True, **told, **bound)
+
+    def load(self, revisions: int) -> Load:
+        """Revisions whose values change by about as much as prices do within seconds."""
+        if revisions not in self._loads:
+            self._loads[revisions] = generate_load(
+                self.tuples, self.model.schema, revisions=revisions, seed=revisions, size=0.01, again=0.0
+            )
+        return self._loads[revisions]
+
+    def reviser(self, mode: str) -> Reviser:
+        return self.held.reviser(Macd.text, mode, **self.asked.parameters)
+
+    def corrected(self, load: Load) -> DuckDB:
+        """The peer, with the corrected tuples."""
+        file = self.folder / f"corrected-{len(load.revisions)}.parquet"
+        pq.write_table(load.corrected, file)
+        return DuckDB(ticks=file, load=True)
+
+    def check(self, reviser: Reviser, load: Load, revised: Any) -> Agreement:
+        """Old results with what was emitted are the new ones, and these agree with DuckDB's of the corrected tuples."""
+        before, now = (self._answer(one) for one in (self.reviser("upstream"), reviser))
+        told = revised.tuples()
+        with duckdb.connect() as connection:
+            for name, table in (("before", before), ("now", now), ("told", told)):
+                connection.register(name, table)
+            wrong = connection.sql("""
+                with made as (
+                    select symbol, t, diff from before anti join (from told where kind in ('-D', '-U')) using (symbol, t)
+                    union all select symbol, t, diff from told where kind in ('+I', '+U'))
+                select count(*) from made full join now using (symbol, t)
+                where made.diff is null or now.diff is null or abs(made.diff - now.diff) > 1e-7""").fetchall()
+        assert wrong == [(0,)]
+        possible = self._answer(reviser, possible=True)
+        peer = self.corrected(load)
+        found = agreement(
+            possible, peer.macd(self.asked), keys=("symbol",), value="diff", level=0.0, slack=1e-6
+        )
+        peer.close()
+        assert found.faults == {}
+        return found
+
+    def _answer(self, reviser: Reviser, possible: bool = False) -> pa.Table:
+        """All tuples of the answer from the segments that a reviser holds."""
+        query = replace(reviser.query, possible=possible)
+        again = Reviser(query, reviser.columns, mode="upstream")
+        again.start({"S": reviser._streams["S"].everything()})
+        samples = sample(again.results().merged(), query.rate)
+        return pa.Table.from_batches([to_tuples(samples, query.select, possible=possible)])
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Market:
+    return Market(tmp_path_factory.mktemp("small"), RATE_TICKS)
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory, small: Market) -> Market:
+    return small if small.rows == TICKS else Market(tmp_path_factory.mktemp("market"), TICKS)
+
+
+def compete(benchmark: Any, market: Market, group: str, contender: str, revisions: int) -> None:
+    """A batch of revisions, from tuples to results; the peer starts over on a table that is corrected already."""
+    load = market.load(revisions)
+    rounds = 2 if revisions > 10_000 else 5
+    if contender == DUCK:
+        peer = DuckDB(ticks=market.file, load=True)
+        timed(
+            benchmark, group, contender, revisions, lambda: peer.macd(market.asked), rounds=3, warmup_rounds=1
+        )
+        peer.close()
+        return
+    if contender == AGAIN:
+        file = market.folder / f"again-{revisions}.parquet"
+        pq.write_table(load.corrected, file)
+        told: dict[str, Any] = {"key": "symbol", "time": "t", "model": {"price": "step"}, "drift": "0.005%"}
+
+        def again() -> Any:
+            model = market.here.fit(file, out=market.folder / "again", overwrite=True, **told)
+            return market.here.sql(
+                Macd.text, streams={"S": model}, parameters=market.asked.parameters
+            ).tuples()
+
+        timed(benchmark, group, contender, revisions, again, rounds=2)
+        return
+    reviser = market.reviser(MODES[contender])
+    refitted, revised = market.held.revise(reviser, load.revisions)
+    found = market.check(reviser, load, revised)
+    counts = refitted.counts
+    benchmark.extra_info["accuracy"] = (
+        f"{len(load.revisions):,} revisions: {counts.absorbed:,} absorbed, {counts.segments_old:,} segments gave way to "
+        f"{counts.segments_new:,}, {len(revised.changes):,} rows of changes; precision {found.precision:.5f} recall "
+        f"{found.recall:.5f}"
+    )
+
+    def afresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (market.reviser(MODES[contender]), load.revisions), {}
+
+    timed(benchmark, group, contender, revisions, market.held.revise, setup=afresh, rounds=rounds)
+
+
+@pytest.mark.parametrize("contender", [*MODES, AGAIN, DUCK])
+@pytest.mark.parametrize("rate", RATES)
+def test_rate(benchmark: Any, small: Market, rate: float, contender: str) -> None:
+    """A share of all tuples is revised at once."""
+    revisions = max(1, round(rate * small.rows))
+    compete(benchmark, small, f"MACD, {100 * rate:g} % revised", contender, revisions)
+
+
+@pytest.mark.parametrize("contender", [*MODES, DUCK])
+@pytest.mark.parametrize("revisions", BATCHES)
+def test_batch(benchmark: Any, market: Market, revisions: int, contender: str) -> None:
+    """So many at once, at full size. The ratio to DuckDB is of one revision to one whole computation."""
+    compete(benchmark, market, f"MACD, {market.rows / 1e6:g} M, {revisions} at once", contender, revisions)
+    if contender == DUCK:
+        benchmark.extra_info["work"] = 1  # starting over costs the same for any number
+
+
+@pytest.mark.parametrize("contender", ["pulse", AGAIN])
+def test_stored(benchmark: Any, market: Market, contender: str) -> None:
+    """In a stored model: ``pulse revise`` and ``pulse query --revised-from`` for a thousand, or the query anew."""
+    revisions = min(1000, market.rows // 100)
+    group = f"stored, {market.rows / 1e6:g} M, {revisions} at once"
+    asked: dict[str, Any] = {"parameters": market.asked.parameters}
+    if contender == AGAIN:
+        streams = {"S": market.model}
+        timed(
+            benchmark,
+            group,
+            AGAIN,
+            1,
+            lambda: market.here.sql(Macd.text, streams=streams, **asked).tuples(),
+            rounds=3,
+            warmup_rounds=1,
+        )
+        return
+    load = market.load(revisions)
+
+    def setup() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (market.fit("stored", drift="0.005%"),), {}
+
+    def revise(model: Model) -> pa.Table:
+        market.here.revise(model, load.revisions, keep=True)
+        return market.here.revised(Macd.text, 1, streams={"S": model.path}, **asked).tuples()
+
+    assert timed(benchmark, group, contender, revisions, revise, setup=setup, rounds=2).num_rows
+
+
+# -- what the bounds absorb -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_absorbed(benchmark: Any, small: Market, bound: str) -> None:
+    """Corrections of about a cent, at the bounds of models: what share moves no segment, and what comes out of a filter."""
+    model = small.fit(f"error-{bound}", error=bound)
+    held = Held(spec_of(model), small.tuples, model.read())
+    load = generate_load(
+        small.tuples, model.schema, revisions=min(2000, small.rows // 50), seed=7, size=0.001, again=0.0
+    )
+    reviser = held.reviser("select symbol, price from S where price > 100", "adaptive")
+    refitted, revised = held.revise(reviser, load.revisions)
+    counts = refitted.counts
+    assert counts.revisions == len(load.revisions)
+    assert len(revised.changes) <= 2 * (counts.segments_old + counts.segments_new)
+    benchmark.extra_info["accuracy"] = (
+        f"{100 * counts.absorbed / counts.revisions:.1f} % absorbed by the model, {len(revised.report.operators)} operators, "
+        f"{len(revised.changes):,} rows of changes of {counts.revisions:,} revisions"
+    )
+
+    def afresh() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (held.reviser("select symbol, price from S where price > 100", "adaptive"), load.revisions), {}
+
+    timed(benchmark, f"absorbed, {bound}", "pulse", len(load.revisions), held.revise, setup=afresh, rounds=3)
