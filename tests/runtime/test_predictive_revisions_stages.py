@@ -18,7 +18,7 @@ from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import CHANGES, Predicting, Solving, Validating, unpacked_table
-from pulse.runtime.sinks import numbered, read_changes
+from pulse.runtime.sinks import Silent, numbered, read_changes
 from pulse.runtime.sources import batches, predictor_of
 from pulse.runtime.spread import coalesced
 from pulse.validation.corrections import PAIR, replacements
@@ -36,9 +36,7 @@ from tests.runtime.test_predictive import (
     tick_job,
 )
 from tests.runtime.test_predictive_state import dealt
-from tests.runtime.test_spread import MOVING, fleet
-
-REVISED = {"kind": "op", "revisions": "10 min"}
+from tests.runtime.test_spread import FOLLOWING, MOVING, fleet
 
 
 def spoilt(table: pa.Table, value: str, seed: int) -> pa.Table:
@@ -181,17 +179,15 @@ def jobs(folder: Path, query: str) -> Iterator[tuple[Job, Job]]:
             folded(place / "in", one, 5)
             streams = "AB" if query == FIG_1 else "O"
             job = tick_job(place, query) if ticking_ else object_job(place, query, streams)
-            more = REVISED if name == "spoilt" else {"revisions": "10 min"}
-            made.append(revisable(job, more))
+            # Long enough for all that comes late, so short that most is forgotten before the end.
+            made.append(revisable(job, "op" if name == "spoilt" else None, 20))
         yield made[0], made[1]
 
 
-def revisable(job: Job, more: dict[str, str]) -> Job:
-    span = 600_000_000
-    kind = more.get("kind")
-    return replace(
-        job, streams={name: replace(one, kind=kind, revisions=span) for name, one in job.streams.items()}
-    )
+def revisable(job: Job, kind: str | None, span: int) -> Job:
+    """The job with so many seconds of history."""
+    kept = {name: replace(one, kind=kind, revisions=span * 1_000_000) for name, one in job.streams.items()}
+    return replace(job, streams=kept, lateness=1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +197,10 @@ def revisable(job: Job, more: dict[str, str]) -> Job:
         (MACD, ("symbol",), "d", None),
         (NEAR, ("one", "other"), None, 60.0),
         (MOVING, ("one", "other"), None, 60.0),
+        (FOLLOWING, ("one", "other"), "mean", 60.0),
         (FIG_1, ("a", "b"), None, None),
     ],
-    ids=["filter", "macd", "near", "moving", "fig 1"],
+    ids=["filter", "macd", "near", "moving", "following", "fig 1"],
 )
 def test_stages(
     tmp_path: Path, query: str, keys: tuple[str, ...], value: str | None, cell: float | None
@@ -213,16 +210,11 @@ def test_stages(
         found = final(staged(spoilt_, key, cell), keys, value)
         assert found
         assert found == final(in_process(spoilt_), keys, value)
-        p = run_local(spoilt_, sink=_Silent())
+        p = run_local(spoilt_, sink=Silent())
         assert p.tally.revisions > 20
         assert p.tally.aside == 0
         if not p.tally.absorbed:
             assert found == final(in_process(right), keys, value)
-
-
-class _Silent:
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
-        """Nothing."""
 
 
 def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
@@ -231,7 +223,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     table = pa.concat_tables([table, never])
     folded(tmp_path / "all", table, 4)
     (tmp_path / "in").mkdir()
-    job = revisable(tick_job(tmp_path, MACD), REVISED)
+    job = revisable(tick_job(tmp_path, MACD), "op", 30)
     for f in range(2):
         (tmp_path / "all" / f"part-{f:03d}.parquet").rename(tmp_path / "in" / f"part-{f:03d}.parquet")
     first = ran(spark, job)
@@ -240,7 +232,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     second = ran(spark, job)
     found = read_changes(tmp_path / "out")
     assert final(found, ("symbol",), "d") == final(in_process(job), ("symbol",), "d")
-    p = run_local(job, sink=_Silent())
+    p = run_local(job, sink=Silent())
     assert first.tally.revisions + second.tally.revisions == p.tally.revisions > 10
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
     (said,) = aside(tmp_path)
@@ -248,5 +240,5 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     assert said["reason"].startswith(
         "deletion of what never was: at 1970-01-01T00:00:00.000000Z: expected price = 1.0; recorded there: price = "
     )
-    with pytest.raises(CheckpointError, match=r"streams\.S\.revisions was 600000000, is"):
+    with pytest.raises(CheckpointError, match=r"streams\.S\.revisions was 30000000, is"):
         ran(spark, tick_job(tmp_path, MACD))
