@@ -8,7 +8,7 @@
 2 Bounds: the true envelope lies between those of ``m - e`` and of ``m + e``; the bound is the largest distance of the
   model's from either on the piece. Where all bounds of a group are equal it is that one.
 3 Inverts: each row that could be the extremum to the bound itself (semantics 4.3): they are its lineage.
-4 Revises: upstream by replaying; downstream only while the extremum itself is not withdrawn (semantics 7.5).
+4 Revises: upstream, by all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2): an alteration whose description stays within it acts on results, else
   accumulates.
 

@@ -6,7 +6,8 @@
 2 Bounds: the largest bound of any row that the windows of a piece touch; wherever the true extremum lies, it is of
   one of them.
 3 Inverts: each contributing row to the bound itself (semantics 4.3).
-4 Revises: upstream by replaying; downstream only while the extremum itself is not withdrawn (semantics 7.5).
+4 Revises: upstream by replaying; downstream only while the extremum itself is not withdrawn (semantics 7.5;
+  :mod:`pulse.operators.patch_extremum`).
 5 Accents: as the integral's; an alteration increases, so it keeps the order, and acts on results (semantics 8.1,
   8.2).
 """

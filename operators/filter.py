@@ -7,8 +7,8 @@
 2 Bounds: models, and so their bounds, are untouched by a cut. Where the cut opens holes the drift is lost.
 3 Inverts: the predicate's attributes get a share of the slack (inferences, semantics 4.3); others pass their bound
   on.
-4 Revises: a segment that changes is solved again; what crosses the predicate comes out as insertion or deletion
-  (semantics 7.6).
+4 Revises: a segment that changes is solved again, on its own; what crosses the predicate comes out as insertion or
+  deletion (semantics 7.6). Whether a hole was opened is a fact about all of a key, so revisions do without the drift.
 5 Accents: foundation is the predicate's attributes: an addition of one is absorbed, a drop aborts, an alteration
   changes the constants it is compared with (semantics 8.2).
 """

@@ -7,8 +7,8 @@
 2 Bounds: of an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, of a sum that
   times the size. The mean of err is linear in ``t`` on a piece, so that it is largest at an end.
 3 Inverts: a bound on the average to ``err <= bound``, or ``drift <= bound * size / 2`` (semantics 4.3).
-4 Revises: downstream by adding what the integral changed by (semantics 7.5), upstream by replaying what shared a
-  window.
+4 Revises: upstream by replaying what shared a window; downstream by adding what the integral changed by (semantics 7.5),
+  where bounds stay and no hole opens or closes (:mod:`pulse.operators.patch_integral`).
 5 Accents: foundation is what the window is on; an alteration of the argument acts on results as on segments
   (semantics 8.2, 8.4).
 """

@@ -6,7 +6,8 @@
 2. Error. A cell has its segments' bounds; its certainty is the smaller of theirs. The drift is dropped: a cell starts where the
    later of two starts, and common times have holes where either side has one.
 3. Inversion. An output attribute is one input's own, so its bound is passed on to that input unchanged.
-4. Revision. A revised segment revises the cells it takes part in, in every pair of its group.
+4. Revision. A revised segment revises the cells it takes part in, in every pair of its group; the other side's rows come
+   from its connection point, or are replayed.
 5. Accents. As in semantics 8.2 with J the columns compared: one that drops a column of J aborts, others pass.
 """
 

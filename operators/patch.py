@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Compared:
     """Old and new rows side by side. Without ``bounds`` err and drift may differ."""
-    both = Relation.concat([old, new])
+    both = Relation.concat([_with_drift(one, argument) for one in (old, new)])
     n = old.groups
     both = both.select_groups(np.arange(2 * n).reshape(2, n).T.ravel())
     offsets = np.stack([both.offsets[:-1:2], both.offsets[1::2], both.offsets[2::2]], axis=1)
@@ -54,8 +54,7 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
     good = (a >= 0) & (b >= 0) & (both.certainty[a] == both.certainty[b])
     if bounds:
         good &= both.err[argument][a] == both.err[argument][b]
-        drift = both.drift.get(argument)
-        good &= True if drift is None else drift[a] == drift[b]
+        good &= both.drift[argument][a] == both.drift[argument][b]
     bad = np.concatenate(([0], np.cumsum(~good)))[cells.offsets]
     # Back to rows of the two relations: of every group the old rows stand before the new.
     ahead_old = np.concatenate(([0], np.cumsum(np.diff(new.offsets))))[:-1]
@@ -68,6 +67,14 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
         axis=1,
     )
     return Compared(cells._replace(index=index), np.diff(bad) == 0)
+
+
+def _with_drift(relation: Relation, argument: str) -> Relation:
+    """The attribute's drift alone, infinite where it is not known."""
+    drift = relation.drift.get(argument)
+    return replace(
+        relation, drift={argument: np.full(len(relation), np.inf) if drift is None else drift}, lineage=None
+    )
 
 
 def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill: FloatArray) -> Function:

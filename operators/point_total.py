@@ -4,7 +4,7 @@
   ``function``: one point.
 2 Bounds: as a window's over tuples (:mod:`pulse.operators.point_window`), of one instant.
 3 Inverts: likewise.
-4 Revises: downstream by subtracting the old and adding the new value, as the points of an instant are its lineage.
+4 Revises: upstream, by the points of all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2).
 """
 

@@ -8,8 +8,9 @@
   which it is not certain that it takes part adds what it could change: its own value to a sum, one to a count, and to the
   others the width of what lies in the window.
 3 Inverts: a bound on a sum is split over the tuples of the window, that on an average or an extremum goes to each (4.3).
-4 Revises: downstream by subtracting the old and adding the new value (7.5), an extremum only while it is not the one withdrawn;
-  upstream by replaying the tuples that shared a window, ``size`` before and after.
+4 Revises: downstream by subtracting the old and adding the new value of tuples replaced at their instants (7.5), an extremum
+  only while it is not the one withdrawn (:mod:`pulse.operators.patch_points`); upstream by replaying the tuples that shared
+  a window, ``size`` before and after.
 5 Accents: as the integral's (semantics 8.2, 8.4).
 """
 

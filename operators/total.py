@@ -7,7 +7,7 @@
   of its time, possible ones included, is. Points take part.
 2 Bounds: the sum of the bounds of the rows present, over their number for a mean.
 3 Inverts: by the split heuristics over the rows present (semantics 4.4): they are its lineage.
-4 Revises: downstream by adding what changed (semantics 7.5).
+4 Revises: upstream, by all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2): an alteration whose description stays within it acts on results, else
   accumulates.
 

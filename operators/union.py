@@ -4,7 +4,7 @@
   what a stream is (semantics 1.3, 1.4) and are an error.
 2 Bounds: passes them on. The drift of a key that several inputs share is lost, as each counts it from its own start.
 3 Inverts: passes the bound on to the input that the row came from.
-4 Revises: passes revisions on.
+4 Revises: passes revisions on, without drift.
 5 Accents: passes additions not yet made by the other input; holds drops and alterations until both have them
   (semantics 8.2).
 """

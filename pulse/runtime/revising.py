@@ -135,7 +135,7 @@ class Reviser:
     # -- state ----------------------------------------------------------------------------------------------
 
     def start(self, streams: Mapping[str, Relation], held: Mapping[Node, Relation] | None = None) -> None:
-        """Take the streams in as they are now, by plain names; and results at hand, by node of the plan, for connection points."""
+        """Take the streams in as they are now, by plain names; and results at hand, by node, for connection points."""
         for stream in self.columns:
             if stream not in streams:
                 raise RevisionError(
