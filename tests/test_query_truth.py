@@ -54,7 +54,24 @@ class Case:
         return value if self.random.random() < 0.5 else round(value + float(self.random.normal()), 3)
 
 
-def case(seed: int, *, names: tuple[str, ...] = ("x",), keys: int = 3) -> Case:
+@dataclass(frozen=True)
+class Drawn:
+    """A random stream, and how it is to be fitted; ``gap`` in microseconds."""
+
+    random: Any
+    table: pa.Table
+    kinds: dict[str, str]
+    gap: int | None
+    fit: dict[str, Any]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a fit is told."""
+        gap = {} if self.gap is None else {"max_gap": self.gap / SECOND}
+        return {"key": "k", "time": "t", "model": self.kinds, **self.fit, **gap}
+
+
+def drawn(seed: int, *, names: tuple[str, ...] = ("x",), keys: int = 3) -> Drawn:
     random = np.random.default_rng(seed)
     kind = ("step", "linear")[seed % 2]
     start = int(random.choice([0, 1_600_000_000, 4_000_000_000])) * SECOND + int(random.integers(0, 10**6))
@@ -77,13 +94,14 @@ def case(seed: int, *, names: tuple[str, ...] = ("x",), keys: int = 3) -> Case:
     table = pa.Table.from_pandas(pd.concat(frames), preserve_index=False)
     table = table.set_column(1, "t", table.column("t").cast(pa.timestamp("us")))
     gap = None if random.random() < 0.4 else int(random.choice([5, 500_000, 3 * SECOND, 6 * SECOND]))
-    asked = {} if gap is None else {"max_gap": gap / SECOND}
     fit = FITS[int(random.integers(len(FITS)))]
-    model = pulse.Session(engine="local").fit(
-        table, key="k", time="t", model=dict.fromkeys(names, kind), **fit, **asked
-    )
-    truth = tracks(table, dict.fromkeys(names, kind), key="k", max_gap=gap)
-    return Case(random, names, truth, model)
+    return Drawn(random, table, dict.fromkeys(names, kind), gap, fit)
+
+
+def case(seed: int, *, names: tuple[str, ...] = ("x",), keys: int = 3) -> Case:
+    one = drawn(seed, names=names, keys=keys)
+    model = pulse.Session(engine="local").fit(one.table, **one.asked)
+    return Case(one.random, names, tracks(one.table, one.kinds, key="k", max_gap=one.gap), model)
 
 
 def steepness(one: Case) -> float:
