@@ -27,6 +27,8 @@ class ByKey:
     def put(self, table: pa.Table) -> None:
         """These rows instead of those that their keys had."""
         n = table.num_rows
+        if not n:
+            return
         columns = [table.column(name).combine_chunks() for name in self._names]
         ranks = key_ranks(columns, n)
         order = np.argsort(ranks, kind="stable")
