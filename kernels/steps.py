@@ -1,0 +1,176 @@
+"""Maps ``y -> a*y + b`` that change at instants: what alter data does to values and to segments (semantics 8.1).
+
+A **cell** is a set of rows for which the same holds at every time. Cell ``c`` has the steps ``offsets[c]:offsets[c + 1]``,
+ascending: from ``instants[s]`` on (microseconds) the map of step ``s`` is in force; before the first, nothing changes::
+
+    cell 0   ──────────|T0, y/4────────|T1, y/8─────>
+    cell 1   ───────────────────────────────────────>
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from pulse.kernels._jit import IN1, IN_INT1, OUT1, OUT_INT1, device, kernel
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_STEPS = types.Tuple((IN_INT1, IN_INT1))
+_MAPS = types.Tuple((IN1, IN1))
+_RANGES = types.Tuple((IN_INT1, IN1, IN1))
+_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
+
+
+class Parts(NamedTuple):
+    """Rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
+
+    row: Integers
+    lo: Array
+    hi: Array
+    step: Integers
+
+
+@device
+def _in_force(instants, begin, stop, time):
+    """The last step at or before ``time``; ``begin - 1`` if there is none."""
+    first = begin
+    while first < stop:
+        middle = (first + stop) >> 1
+        if instants[middle] <= time:
+            first = middle + 1
+        else:
+            stop = middle
+    return first - 1
+
+
+@kernel(OUT1, IN_INT1, IN_INT1, _STEPS, _MAPS)
+def _apply(values, cell, time, steps, maps):
+    offsets, instants = steps
+    a, b = maps
+    for i in range(values.shape[0]):
+        begin, stop = offsets[cell[i]], offsets[cell[i] + 1]
+        if begin == stop or time[i] < instants[begin]:
+            continue
+        s = _in_force(instants, begin, stop, time[i])
+        values[i] = a[s] * values[i] + b[s]
+
+
+@device
+def _first_after(instants, begin, stop, ref, offset):
+    """The first step that lies after ``ref + offset`` seconds."""
+    while begin < stop:
+        middle = (begin + stop) >> 1
+        if (instants[middle] - ref) / 1e6 > offset:
+            stop = middle
+        else:
+            begin = middle + 1
+    return begin
+
+
+@kernel(_RANGES, IN_INT1, _STEPS, OUT_INT1)
+def _count(ranges, cell, steps, out):
+    ref, lo, hi = ranges
+    offsets, instants = steps
+    for i in range(ref.shape[0]):
+        stop = offsets[cell[i] + 1]
+        s = _first_after(instants, offsets[cell[i]], stop, ref[i], lo[i])
+        out[i] = 1
+        while s < stop and (instants[s] - ref[i]) / 1e6 < hi[i]:
+            out[i] += 1
+            s += 1
+
+
+@kernel(_RANGES, IN_INT1, _STEPS, IN_INT1, _PARTS)
+def _cut(ranges, cell, steps, starts, parts):
+    ref, lo, hi = ranges
+    offsets, instants = steps
+    row, part_lo, part_hi, step = parts
+    for i in range(ref.shape[0]):
+        begin = offsets[cell[i]]
+        s = _first_after(instants, begin, offsets[cell[i] + 1], ref[i], lo[i])
+        at = lo[i]
+        for p in range(starts[i], starts[i + 1]):
+            row[p], part_lo[p], step[p] = i, at, s - 1 if s > begin else -1
+            if p + 1 < starts[i + 1]:
+                at = (instants[s] - ref[i]) / 1e6
+                part_hi[p] = at
+                s += 1
+            else:
+                part_hi[p] = hi[i]
+
+
+@kernel(IN_INT1, IN_INT1, IN1, IN1, OUT1)
+def _drift(offsets, step, a, drift, out):
+    for g in range(offsets.shape[0] - 1):
+        carried, scale = 0.0, 1.0
+        for i in range(offsets[g], offsets[g + 1]):
+            now = a[step[i]] if step[i] >= 0 else 1.0
+            if i == offsets[g]:
+                scale = now
+            elif now != scale:
+                carried += abs(now - scale) * drift[i - 1]
+                scale = now
+            out[i] = now * drift[i] + carried
+
+
+def apply_steps(
+    values: Array, cell: Integers, time: Integers, steps: tuple[Integers, Integers], maps: tuple[Array, Array]
+) -> Array:
+    """The values with the map in force at their cell and time applied; ``steps`` are offsets and instants, ``maps`` a and b.
+
+    Degenerate: NaN stays NaN; without steps a copy comes back.
+
+    >>> steps, maps = (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> apply_steps(np.array([3.0, 3.0]), np.array([0, 0]), np.array([9, 10]), steps, maps).tolist()
+    [3.0, 7.0]
+    """
+    _check(cell, steps, len(values), len(time))
+    out = np.array(values, np.float64)
+    _apply(out, cell, time, steps, maps)
+    return out
+
+
+def cut_at_steps(
+    ref: Integers, lo: Array, hi: Array, cell: Integers, steps: tuple[Integers, Integers]
+) -> Parts:
+    """Ranges ``[ref + lo, ref + hi)`` cut where a step of their cell lies strictly inside; a point is never cut.
+
+    Degenerate: a range that begins at a step lies in it; one that ends there does not.
+
+    >>> steps = np.array([0, 1]), np.array([5_000_000])
+    >>> [x.tolist() for x in cut_at_steps(np.array([0]), np.array([0.0]), np.array([8.0]), np.array([0]), steps)]
+    [[0, 0], [0.0, 5.0], [5.0, 8.0], [-1, 0]]
+    """
+    _check(cell, steps, len(ref), len(lo), len(hi))
+    ranges = ref, lo, hi
+    counts = np.empty(len(ref), np.int64)
+    _count(ranges, cell, steps, counts)
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    n = int(starts[-1])
+    parts = Parts(np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    _cut(ranges, cell, steps, starts, tuple(parts))
+    return parts
+
+
+def scaled_drift(offsets: Integers, step: Integers, a: Array, drift: Array) -> Array:
+    """A bound of the restated integral's error from that of the integral, row by row of groups ``offsets``.
+
+    With ``E`` the integral of the error, restated by ``a_k`` from ``T_k`` on:
+    ``E'(t) = a_k E(t) + sum((a_j - a_(j+1)) E(T_(j+1)))``, so ``a_k D(t) + sum(|a_j - a_(j+1)| D(T_(j+1)))`` bounds it.
+    Where the scale never changes that is ``a D``.
+    """
+    out = np.empty(len(drift))
+    _drift(offsets, step, a, drift, out)
+    return out
+
+
+def _check(cell: Integers, steps: tuple[Integers, Integers], *lengths: int) -> None:
+    if any(length != len(cell) for length in lengths):
+        raise ValueError(f"steps: expected {len(cell)} rows as there are cells, got {lengths}")
+    if len(cell) and not (cell.min() >= 0 and cell.max() < len(steps[0]) - 1):
+        raise ValueError(f"steps: expected cells in 0..{len(steps[0]) - 2}, got {cell.min()}..{cell.max()}")

@@ -1,0 +1,147 @@
+"""Alter: values restated by affine maps that change at instants (semantics 8.1); what alter data does to segments.
+
+1 Transforms: where a map ``y -> a*y + b`` is in force, coefficients scale by ``a`` and the constant term shifts by ``b``; a
+  segment that straddles an instant at which the map changes is cut there.
+2 Bounds: ``err`` scales by ``a``, ``drift`` too; over a change of scale the drift so far is carried on
+  (:func:`pulse.kernels.steps.scaled_drift`). Nothing is approximated: only products and sums of doubles round.
+3 Inverts: a bound on the output is one of ``1/a`` of it on the input.
+4 Revises: passes it on, altered.
+5 Accents: this is what they do. Undoing and restating are inverse to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import StreamSchema
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.columns import Columns
+from pulse.kernels.steps import apply_steps, cut_at_steps, scaled_drift
+from pulse.operators.relation import Relation
+from pulse.operators.samples import Samples
+from pulse.operators.tuples import times
+from pulse.stream.steps import Located, Steps
+
+
+@dataclass(frozen=True)
+class Alter:
+    """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names."""
+
+    steps: Mapping[str, Steps]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ever altered."""
+        return all(one.is_empty for one in self.steps.values())
+
+    def columns(self, before: Columns) -> Columns:
+        """What comes out of an input of such columns."""
+        return before
+
+    def inverse(self) -> Alter:
+        """What undoes this."""
+        return Alter({name: steps.inverse() for name, steps in self.steps.items()})
+
+    def segments(self, relation: Relation) -> Relation:
+        """Cut where a map changes, and scaled."""
+        for name, steps in self.steps.items():
+            if name in relation.models and not steps.is_empty:
+                relation = _segments(relation, name, steps)
+        return relation
+
+    def samples(self, samples: Samples) -> Samples:
+        """Every value by the map in force at its instant."""
+        values, err = dict(samples.values), dict(samples.err)
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            found = steps.located(
+                _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                len(samples),
+            )
+            if _concerns(found):
+                values[name] = apply_steps(
+                    samples.values[name], found.cell, samples.times, found.steps, found.maps
+                )
+                err[name] = apply_steps(
+                    samples.err[name], found.cell, samples.times, found.steps, _scales(found)
+                )
+        return replace(samples, values=values, err=err)
+
+    def tuples(self, batch: pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
+        """A batch of tuples with the modelled attributes altered, as doubles; the rest as it is."""
+        at: IntArray | None = None
+        for name, steps in self.steps.items():
+            if name not in batch.schema.names or steps.is_empty:
+                continue
+            found = steps.located({one: batch.column(one) for one in steps.columns}, batch.num_rows)
+            if not _concerns(found):
+                continue
+            at = times(pa.Table.from_batches([batch]), schema)[0] if at is None else at
+            column = batch.column(name)
+            values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            altered = pa.array(
+                apply_steps(values, found.cell, at, found.steps, found.maps),
+                mask=column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None,
+            )
+            batch = batch.set_column(batch.schema.get_field_index(name), name, altered)
+        return batch
+
+
+def _segments(relation: Relation, name: str, steps: Steps) -> Relation:
+    found = steps.located(
+        _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps), len(relation)
+    )
+    if not _concerns(found):
+        return relation
+    parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+    if (parts.step < 0).all():
+        return relation
+    if len(parts.row) > len(relation):
+        relation = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
+    a, b = np.append(found.maps[0], 1.0)[parts.step], np.append(found.maps[1], 0.0)[parts.step]
+    models: FloatArray = relation.models[name] * a[:, None]
+    models[:, 0] += b
+    drift = dict(relation.drift)
+    if name in drift:
+        drift[name] = scaled_drift(
+            relation.offsets, parts.step, np.append(found.maps[0], 1.0), np.ascontiguousarray(drift[name])
+        )
+    return replace(
+        relation,
+        models={**relation.models, name: models},
+        err={**relation.err, name: relation.err[name] * a},
+        drift=drift,
+    )
+
+
+def _columns(
+    columns: Columns,
+    keys: tuple[pa.Array, ...],
+    group: IntArray,
+    unmodelled: Mapping[str, pa.Array],
+    steps: Steps,
+) -> dict[str, Any]:
+    """What descriptions compare, for every row; a key is held once per group."""
+    of_row = pa.array(group)
+    return {
+        name: unmodelled[name]
+        if name in unmodelled
+        else pa.DictionaryArray.from_arrays(of_row, keys[columns.key_names.index(name)])
+        for name in steps.columns
+    }
+
+
+def _concerns(found: Located) -> bool:
+    """Whether some row's cell has a step at all."""
+    busy = np.diff(found.steps[0]) > 0
+    return bool(busy.any()) and bool(busy[found.cell].any())
+
+
+def _scales(found: Located) -> tuple[FloatArray, FloatArray]:
+    return found.maps[0], np.zeros_like(found.maps[1])

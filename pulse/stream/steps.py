@@ -1,0 +1,313 @@
+"""A log of alter data as step functions of time, for many rows at once (semantics 8.1, 8.8).
+
+An accent stands at an instant and speaks of the elements from there on that match its description. Descriptions compare keys,
+unmodelled attributes and the time. So the rows fall into **cells**, told apart by the values that some description compares
+with, and in each cell the composed map changes at few instants. Compiling costs per accent and cell, applying
+(:mod:`pulse.kernels.steps`) a look per row: nothing is evaluated per epoch.
+
+Times are whole microseconds: what holds *after* an instant begins a microsecond later.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.stream.accents import AccentError
+from pulse.stream.affine import IDENTITY, Affine
+from pulse.stream.description import Description
+from pulse.stream.values import EVERYTHING, Cut, ValueSet
+
+_FIRST, _LAST = -(1 << 62), 1 << 62
+
+
+class Alteration(NamedTuple):
+    """From ``at`` on (microseconds), for rows that match: ``map``."""
+
+    at: int
+    description: Description
+    map: Affine
+
+
+class Located(NamedTuple):
+    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.steps`."""
+
+    cell: IntArray
+    steps: tuple[IntArray, IntArray]
+    maps: tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What descriptions can tell of one column's values: 0 is null, then for numbers the stretches between ``cuts``, else 1
+    for what is not mentioned and one for each of ``members``.
+
+    >>> few = Classes.of([ValueSet.of("A"), ValueSet.compare("!=", "B")])
+    >>> few.codes(pa.array(["A", "C", None, "B"])).tolist()
+    [2, 1, 0, 3]
+    """
+
+    number: bool
+    cuts: tuple[Cut, ...] = ()
+    members: tuple[str | bool, ...] = ()
+
+    @classmethod
+    def of(cls, sets: Iterable[ValueSet]) -> Classes:
+        """The classes that these sets tell apart."""
+        found = list(sets)
+        cuts = sorted({cut for one in found for cut in one.cuts})
+        members = sorted({value for one in found for value in one.members}, key=str)
+        return cls(any(one.kind == "number" for one in found), tuple(cuts), tuple(members))
+
+    def __len__(self) -> int:
+        return 2 + (len(self.cuts) if self.number else len(self.members))
+
+    def matching(self, values: ValueSet) -> npt.NDArray[np.int64]:
+        """The classes whose values are in a set."""
+        found = [0] if values.null else []
+        if self.number:
+            for low, high in values.intervals():
+                first = 1 if low is None else 2 + bisect_left(self.cuts, low)
+                last = len(self) if high is None else 2 + bisect_left(self.cuts, high)
+                found += range(first, last)
+        else:
+            named = {self._place[member] for member in values.members}
+            found += sorted(set(range(1, len(self))) - named) if values.rest else sorted(named)
+        return np.array(found, np.int64)
+
+    @cached_property
+    def _place(self) -> dict[str | bool, int]:
+        return {member: place for place, member in enumerate(self.members, 2)}
+
+    def codes(self, column: Any) -> IntArray:
+        """The class of each value."""
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            of_entries = self.codes(column.dictionary)
+            chosen = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            return np.append(of_entries, 0)[chosen]
+        if self.number:
+            return self._numbers(column)
+        known = pa.array(list(self.members), column.type) if self.members else pa.array([], column.type)
+        at = pc.index_in(column, known).fill_null(-1).to_numpy(zero_copy_only=False)
+        found: IntArray = at.astype(np.int64) + 2
+        if column.null_count:
+            found[column.is_null().to_numpy(zero_copy_only=False)] = 0
+        return found
+
+    def _numbers(self, column: pa.Array) -> IntArray:
+        null = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        if pa.types.is_integer(column.type):
+            values = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+            bounds = np.array([_bounded(first_whole(cut)) for cut in self.cuts], np.int64)
+        else:
+            values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+            bounds = np.array([_first_float(cut) for cut in self.cuts], np.float64)
+        found: IntArray = np.searchsorted(bounds, values, "right") + 1
+        found[null] = 0
+        return found
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The composed maps of one attribute. ``columns`` are those that descriptions compare; ``time`` is the time's name.
+
+    >>> quarter = Alteration(10, Description.parse("symbol = 'AIG'"), Affine.parse("y / 4"))
+    >>> found = Steps.of([quarter], time="t").located({"symbol": pa.array(["AIG", "IBM"])}, 2)
+    >>> found.cell.tolist(), [part.tolist() for part in found.steps], found.maps[0].tolist()
+    ([2, 1], [[0, 0, 0, 1], [10]], [0.25])
+    """
+
+    alterations: tuple[Alteration, ...]
+    time: str
+    backward: bool = False
+    columns: tuple[str, ...] = field(init=False)
+    classes: tuple[Classes, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sets: dict[str, list[ValueSet]] = {}
+        for one in self.alterations:
+            for box in one.description.boxes:
+                for name, values in box:
+                    if name != self.time:
+                        sets.setdefault(name, []).append(values)
+        object.__setattr__(self, "columns", tuple(sorted(sets)))
+        object.__setattr__(self, "classes", tuple(Classes.of(sets[name]) for name in self.columns))
+
+    @classmethod
+    def of(cls, alterations: Iterable[Alteration], *, time: str) -> Steps:
+        """The steps of these alterations, by instant; of one instant in their order."""
+        some = (one for one in alterations if not one.map.is_identity and not one.description.is_empty)
+        return cls(tuple(sorted(some, key=lambda one: one.at)), time)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ever altered."""
+        return not self.alterations
+
+    def inverse(self) -> Steps:
+        """What undoes this."""
+        return Steps(self.alterations, self.time, not self.backward)
+
+    def located(self, columns: Mapping[str, Any], rows: int) -> Located:
+        """The cells of rows by their columns, and the steps of these cells."""
+        if not self.columns:
+            return Located(np.zeros(rows, np.int64), *self._all)
+        codes = [kind.codes(columns[name]) for name, kind in zip(self.columns, self.classes, strict=True)]
+        if len(codes) == 1:
+            return Located(codes[0], *self._all)
+        code = codes[0]
+        for more, kind in zip(codes[1:], self.classes[1:], strict=True):
+            code = code * len(kind) + more
+        distinct, cell = np.unique(code, return_inverse=True)
+        return Located(
+            cell.astype(np.int64), *self._compiled([self._events_of(int(one)) for one in distinct])
+        )
+
+    @cached_property
+    def _events(self) -> list[tuple[list[IntArray], list[tuple[int, int]], int]]:
+        """For each box of each alteration: its classes by column, its ranges of time, and the number of the alteration."""
+        found = []
+        for k, one in enumerate(self.alterations):
+            for box in one.description.boxes:
+                values = dict(box)
+                when = _ranges(values.get(self.time, EVERYTHING), one.at)
+                every = zip(self.columns, self.classes, strict=True)
+                found.append(([kind.matching(values.get(name, EVERYTHING)) for name, kind in every], when, k))
+        return found
+
+    @cached_property
+    def _all(self) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
+        """The steps of every cell, where one column or none tells them apart."""
+        cells: list[list[tuple[int, int, int]]] = [
+            [] for _ in range(len(self.classes[0]) if self.classes else 1)
+        ]
+        for matching, when, k in self._events:
+            for cell in matching[0] if matching else (0,):
+                cells[cell] += [(start, stop, k) for start, stop in when]
+        return self._compiled(cells)
+
+    @cached_property
+    def _sets(self) -> list[list[set[int]]]:
+        return [[set(one.tolist()) for one in matching] for matching, _, _ in self._events]
+
+    def _events_of(self, code: int) -> list[tuple[int, int, int]]:
+        """What happens in one cell of several columns."""
+        parts: list[int] = []
+        for kind in reversed(self.classes[1:]):
+            code, part = divmod(code, len(kind))
+            parts.append(part)
+        place = [code, *reversed(parts)]
+        return [
+            (start, stop, k)
+            for (_, when, k), own in zip(self._events, self._sets, strict=True)
+            if all(part in allowed for part, allowed in zip(place, own, strict=True))
+            for start, stop in when
+        ]
+
+    def _compiled(
+        self, cells: Sequence[list[tuple[int, int, int]]]
+    ) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
+        offsets, instants, states = [0], list[int](), list[int]()
+        chains = _Chains(self.alterations)
+        for events in cells:
+            for at, state in chains.steps(events):
+                instants.append(at)
+                states.append(state)
+            offsets.append(len(instants))
+        maps = [self._floats(one) for one in chains.maps]
+        a = np.array([maps[state][0] for state in states], np.float64)
+        b = np.array([maps[state][1] for state in states], np.float64)
+        return (np.array(offsets, np.int64), np.array(instants, np.int64)), (a, b)
+
+    def _floats(self, map: Affine) -> tuple[float, float]:
+        try:
+            a, b = (map.inverse() if self.backward else map).floats
+        except OverflowError:
+            a, b = math.inf, math.inf
+        if not (0.0 < a < math.inf and math.isfinite(b)):
+            raise AccentError(
+                f"alter data: the composed maps scale by more than a number can hold ({len(self.alterations)} accents)"
+            )
+        return a, b
+
+
+class _Chains:
+    """Composed maps by what is in force, each composed once."""
+
+    def __init__(self, alterations: Sequence[Alteration]) -> None:
+        self._alterations = alterations
+        self._next: dict[tuple[int, int], int] = {}
+        self.maps = [IDENTITY]
+
+    def after(self, state: int, k: int) -> int:
+        """The state once alteration ``k`` is in force as well, after all others."""
+        found = self._next.get((state, k))
+        if found is None:
+            found = self._next[state, k] = len(self.maps)
+            self.maps.append(self._alterations[k].map.after(self.maps[state]))
+        return found
+
+    def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """Instants and the state from each on, of alterations in force over ``[start, stop)``."""
+        moves = [(start, k, True) for start, _, k in events]
+        moves += [(stop, k, False) for _, stop, k in events if stop < _LAST]
+        active: list[int] = []
+        found: list[tuple[int, int]] = []
+        state = 0
+        for at, k, begins in sorted(moves, key=lambda move: (move[0], move[1])):
+            if begins and (not active or active[-1] < k):
+                active.append(k)
+                state = self.after(state, k)
+            else:
+                active = sorted({*active, k}) if begins else [one for one in active if one != k]
+                state = 0
+                for one in active:
+                    state = self.after(state, one)
+            if found and found[-1][0] == at:
+                found.pop()
+            found.append((at, state))
+        return found
+
+
+def first_whole(cut: Cut) -> int:
+    """The first whole number behind a cut."""
+    at, after = cut
+    return math.floor(at) + 1 if after else math.ceil(at)
+
+
+def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
+    """A set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
+    found = []
+    for low, high in times.intervals():
+        start = max(since, _FIRST if low is None else _bounded(first_whole(low)))
+        stop = _LAST if high is None else _bounded(first_whole(high))
+        if start < stop:
+            found.append((start, stop))
+    return found
+
+
+def _bounded(value: int) -> int:
+    return max(_FIRST, min(_LAST, value))
+
+
+def _first_float(cut: Cut) -> float:
+    """The first double behind a cut."""
+    at, after = cut
+    value = float(at)
+    exact = Fraction(value)
+    return math.nextafter(value, math.inf) if exact < at or (exact == at and after) else value

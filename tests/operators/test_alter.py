@@ -1,0 +1,195 @@
+"""Alter on segments, samples and tuples against the accents themselves, applied row by row in fractions."""
+
+from __future__ import annotations
+
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulse.core import StreamSchema
+from pulse.operators.alter import Alter
+from pulse.operators.sample import sample
+from pulse.stream.accents import Accent, AlterData
+from pulse.stream.affine import Affine
+from pulse.stream.description import Description
+from pulse.stream.steps import Alteration, Steps
+from tests.operators import contract
+from tests.strategies import EPOCH_US, relations
+
+SECOND = 1_000_000
+
+maps = st.builds(
+    Affine, st.sampled_from([2, 4, "1/2", "1/4", 1]), st.sampled_from([0, 0, 1, -3, "1/2"])
+)  # exact in doubles, so that nothing but the meaning is compared
+instants = st.integers(-1, 14).map(lambda half: EPOCH_US + half * SECOND // 2)
+texts = st.sampled_from(
+    ["true", "k = 'a'", "k != 'b'", "k in ('a', 'c', 'z')", "n = 1", "n > 0 and k = 'a'", "n >= 1/2",
+     "n != 2 or k = 'b'", "u = 1", "u is null", "u > 1 and k != 'c'", "not (u = 1)"]
+)  # fmt: skip
+
+
+@st.composite
+def descriptions(draw):
+    """Of keys, an unmodelled attribute and, often enough, the time."""
+    found = Description.parse(draw(texts))
+    if draw(st.booleans()):
+        since, until = sorted((draw(instants), draw(instants)))
+        side = draw(st.sampled_from([f"t >= {since}", f"t < {until}", f"t > {since} and t <= {until}"]))
+        found = found & Description.parse(side)
+    return found
+
+
+logs = st.lists(st.builds(Alteration, instants, descriptions(), maps), max_size=5)
+
+
+def altered(log, row, value, at):
+    """A value after all accents before or at an instant."""
+    here = {**row, "t": at, "x": value}
+    for one in sorted(log, key=lambda one: one.at):
+        if at >= one.at:
+            here = Accent.of(one.description, AlterData("x", one.map)).altered(here)
+    return Fraction(here["x"])
+
+
+def instants_of(relation, row):
+    """Exact instants in a row, in microseconds, whole and half seconds among them; not the end of a range."""
+    ref, lo, hi = int(relation.ref[row]), relation.lo[row], relation.hi[row]
+    begin, end = ref + round(lo * 1e6), ref + round(hi * 1e6)
+    if begin == end:
+        return [begin]
+    return [begin, begin + 1, *range(begin + SECOND // 2, end, SECOND // 2), end - 1]
+
+
+def row_at(relation, group, at, point):
+    """The row of a group that speaks of an instant."""
+    begin, end = (relation.ref + np.rint(x * 1e6).astype(np.int64) for x in (relation.lo, relation.hi))
+    inside = (begin <= at) & ((at < end) | ((begin == end) & (at == begin)))
+    rows = np.flatnonzero(inside & (relation.group == group) & (relation.is_point == point))
+    assert len(rows) == 1
+    return int(rows[0])
+
+
+@given(relations(), logs)
+def test_segments_say_what_the_accents_make_of_every_value(relation, log):
+    steps = Steps.of(log, time="t")
+    out = Alter({"x": steps}).segments(relation)
+    contract.check_valid(out, relation.columns)
+    for row in range(len(relation)):
+        for at in instants_of(relation, row):
+            old = contract.row_values(relation, row, Fraction(at), {"x": Fraction(0), "y": Fraction(0)})
+            mine = {name: old[name] for name in ("k", "n", "u")}
+            expected = altered(log, mine, old["x"], at)
+            there = row_at(out, int(relation.group[row]), at, bool(relation.is_point[row]))
+            now = contract.row_values(out, there, Fraction(at), {"x": Fraction(0), "y": Fraction(0)})
+            x, y, err = now["x"], now["y"], out.err["x"][there]
+            assert x == pytest.approx(float(expected), abs=1e-6 * (abs(relation.lo[row]) > 1e6) + 1e-9)
+            assert y == old["y"]
+            scale = altered(log, mine, 1, at) - altered(log, mine, 0, at)
+            assert err == scale * Fraction(relation.err["x"][row])
+
+
+@given(relations(), logs)
+def test_undone_it_is_what_it_was(relation, log):
+    alter = Alter({"x": Steps.of(log, time="t")})
+    back = alter.inverse().segments(alter.segments(relation))
+    cut = Alter({"x": Steps.of([Alteration(one.at, one.description, Affine(1, 1)) for one in log], time="t")})
+    shape = cut.segments(relation)
+    assert len(back) >= len(relation)
+    assert set(back.lo) >= set(relation.lo)
+    assert len(shape) >= len(relation)
+    row_of = np.searchsorted(
+        [g * 10**18 + r for g, r in zip(relation.group, _starts(relation), strict=True)],
+        [g * 10**18 + r for g, r in zip(back.group, _starts(back), strict=True)],
+        "right",
+    ) - 1  # fmt: skip
+    assert np.allclose(back.models["x"], relation.models["x"][row_of], rtol=1e-12, atol=1e-9)
+    assert np.array_equal(back.err["x"], relation.err["x"][row_of])
+    assert (back.drift["x"] >= relation.drift["x"][row_of] - 1e-12).all()
+
+
+def _starts(relation):
+    point = relation.is_point.astype(int)  # a point may lie where a range starts; it stands first
+    return (relation.ref - EPOCH_US) * 2 + np.rint(relation.lo * 2e6).astype(np.int64) + 1 - point
+
+
+@given(relations(points=False), logs)
+def test_samples_agree_with_segments(relation, log):
+    alter = Alter({"x": Steps.of(log, time="t"), "y": Steps.of(log[:2], time="t")})
+    after = sample(alter.segments(relation), SECOND // 2)
+    before = alter.samples(sample(relation, SECOND // 2))
+    assert np.array_equal(before.times, after.times)
+    there = before.certainty > 0
+    assert np.array_equal(there, after.certainty > 0)
+    for name in ("x", "y"):
+        assert np.allclose(before.values[name][there], after.values[name][there], rtol=1e-9, atol=1e-6)
+        assert np.array_equal(before.err[name][there], after.err[name][there])
+
+
+@given(logs, st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), instants), max_size=8))
+def test_tuples_one_by_one(log, rows):
+    rows = sorted(rows, key=lambda row: row[2])
+    table = pa.table(
+        {
+            "k": pa.array([row[0] for row in rows], pa.string()),
+            "n": pa.array([row[1] for row in rows], pa.int32()),
+            "u": pa.array([1 if i % 3 else None for i in range(len(rows))], pa.int64()),
+            "t": pa.array([row[2] for row in rows], pa.timestamp("us")),
+            "x": pa.array([float(i) for i in range(len(rows))]),
+        }
+    )
+    schema = StreamSchema.of(
+        key={"k": "string", "n": "int32"}, time="t", modelled={"x": "step"}, unmodelled={"u": "int64"}
+    )
+    alter = Alter({"x": Steps.of(log, time="t")})
+    coded = table.set_column(0, "k", table["k"].dictionary_encode())
+    for given_ in (table, coded):
+        for batch in given_.to_batches():
+            out = alter.tuples(batch, schema)
+            expected = [
+                float(altered(log, {"k": k, "n": n, "u": 1 if i % 3 else None}, i, at))
+                for i, (k, n, at) in enumerate(rows)
+            ]
+            assert out.column("x").to_pylist() == expected
+            assert (
+                alter.inverse().tuples(out, schema).column("x").to_pylist() == batch.column("x").to_pylist()
+            )
+
+
+def test_integers_and_nulls_of_tuples():
+    steps = Steps.of([Alteration(5, Description.parse("true"), Affine.parse("y / 4"))], time="t")
+    schema = StreamSchema.of(time="t", modelled={"x": "step"})
+    batch = pa.record_batch(
+        {"t": pa.array([4, 5, 6], pa.timestamp("ns")), "x": pa.array([3, 6, None], pa.int32())}
+    )
+    fine = batch.set_column(0, "t", pa.array([4000, 5000, 6000], pa.timestamp("ns")))
+    assert Alter({"x": steps}).tuples(fine, schema).column("x").to_pylist() == [3.0, 1.5, None]
+
+
+@given(relations(points=False, holes=False, bounds=(0.25, 1.0)), logs)
+def test_drift_bounds_the_integral_of_any_truth(relation, log):
+    """The truth that lies at the bound everywhere has the largest integral of all; it is exact on the grid."""
+    out = Alter({"x": Steps.of(log, time="t")}).segments(relation)
+    for group in range(out.groups):
+        total = 0.0
+        for row in range(out.offsets[group], out.offsets[group + 1]):
+            total += out.err["x"][row] * (out.hi[row] - out.lo[row])
+            assert total <= out.drift["x"][row] * (1 + 1e-9) + 1e-6
+
+
+def test_pickles_and_leaves_alone_what_it_does_not_concern():
+    steps = Steps.of([Alteration(0, Description.parse("k = 'zzz'"), Affine(2))], time="t")
+    alter = pickle.loads(pickle.dumps(Alter({"x": steps})))
+    assert alter == Alter({"x": steps})
+    assert not alter.is_empty
+    assert Alter({"x": Steps.of([], time="t")}).is_empty
+
+
+@given(relations())
+def test_a_relation_that_is_not_concerned_comes_back_as_it_is(relation):
+    steps = Steps.of([Alteration(0, Description.parse("k = 'zzz'"), Affine(2))], time="t")
+    assert Alter({"x": steps}).segments(relation) is relation
