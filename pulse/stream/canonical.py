@@ -50,7 +50,7 @@ def canonicalise(
     >>> [str(element) for element in canonicalise(stream)]
     ['[[true, add(p)]]', "{'t': 77}", "{'t': 77}", '[[true, alter(t, (y - 32) * 5/9, y * 9/5 + 32)]]']
     """
-    found = [element for element in stream if not isinstance(element, Punctuation)]
+    found: list[StreamElement] = [element for element in stream if not isinstance(element, Punctuation)]
     while True:
         ranks = [rank(element) for element in found]
         places = [i for i in range(len(found) - 1) if ranks[i] > ranks[i + 1]]

@@ -21,7 +21,7 @@ from pulse.stream.accents import (
     Row,
 )
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
-from pulse.stream.values import scalar
+from pulse.stream.values import DEFINED, UNDEFINED, scalar
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,15 @@ class Existence:
         return replace(self, where=where)
 
     def _check_description(self, description: Description, name: str) -> None:
-        """Every comparison is with an attribute that exists for the rows compared."""
-        for box in description.boxes:
-            for attribute, values in box:
-                if values.null:
-                    continue  # also true of rows without it
-                missing = (Description((box,)) - self[attribute]) & self.domain.description
-                if not missing.is_empty:
-                    raise AccentError(
-                        f"{name}: the description speaks of '{attribute}', {self._known(attribute)}{_where(missing, self)}"
-                    )
+        """Rows are compared on attributes that exist for them; where one does not, what is said holds of its absence as well."""
+        for attribute in sorted(description.attributes):
+            absent = (description - self[attribute]) & self.domain.description
+            compared = (absent & Description.where(**{attribute: DEFINED})).without(attribute)
+            missing = compared - (absent & Description.where(**{attribute: UNDEFINED})).without(attribute)
+            if not missing.is_empty:
+                raise AccentError(
+                    f"{name}: the description speaks of '{attribute}', {self._known(attribute)}{_where(missing, self)}"
+                )
 
     def _check_primitive(self, accent: Accent) -> None:
         primitive, name = accent.primitive, accent.attribute
