@@ -118,33 +118,8 @@ class ConnectionPoint:
             revised = revised[wanted[stretches.code[revised]]]
         if not len(revised):
             return Content(stretches, held, every, every)
-        whole = Relation.concat([held, delta.relation])
-        assert delta.held is not None
-        ranges: list[tuple[int, int]] = []
-        sizes = []
-        for s in revised.tolist():
-            at, end = int(places[s, 0]), int(places[s, 1])
-            shift = int(offsets[s]) - at
-            before = len(ranges)
-            for j in range(first[s], last[s]):
-                w0, w1 = delta.held[j].tolist()
-                if w0 > at:
-                    ranges.append((at + shift, min(w0, end) + shift))
-                ranges.append((int(delta.new[j, 0]) + len(held), int(delta.new[j, 1]) + len(held)))
-                at = max(at, w1)
-            if end > at:
-                ranges.append((at + shift, end + shift))
-            sizes.append(sum(b - a for a, b in ranges[before:]))
-        more, _ = spelled(np.array(ranges, np.int64).reshape(-1, 2))
-        both = np.concatenate([np.arange(len(held)), more])
-        ends = len(held) + np.cumsum(sizes)
-        again = zip(keys, keys_at(keys, revised), strict=True)
-        made = whole._pick(
-            both, tuple(pa.concat_arrays(pair) for pair in again), np.concatenate([offsets, ends])
-        )
-        after = every.copy()
-        after[revised] = len(stretches) + np.arange(len(revised))
-        return Content(stretches, made, every, after)
+        found = Content(stretches, held, every, every)
+        return _with_revised(found, delta, places, (revised, first, last))
 
     def everything(self) -> Relation:
         """All rows, by key."""
@@ -297,6 +272,49 @@ class ConnectionPoint:
 def _tuples(keys: Sequence[pa.Array], n: int) -> list[tuple[Any, ...]]:
     """Keys as tuples of plain values."""
     return list(zip(*(column.to_pylist() for column in keys), strict=True)) if keys else [()] * n
+
+
+def _with_revised(
+    found: Content, delta: Delta, places: IntArray, near: tuple[IntArray, IntArray, IntArray]
+) -> Content:
+    """The content of held rows, which lie at ``places``, and after it that of the stretches which ``near`` says are revised.
+
+    Of the new rows, as of those held, the ones that overlap a stretch: a row that stayed is in both, or in neither.
+    """
+    assert delta.held is not None
+    held, stretches = found.relation, found.stretches
+    revised, first, last = near
+    of = np.repeat(revised, last[revised] - first[revised])
+    concerned, _ = spelled(np.stack([first[revised], last[revised]], axis=1))
+    times = np.stack([stretches.start[of], stretches.end[of]], axis=1)
+    fresh = iter((locate(*extents(delta.relation), delta.new[concerned], times) + len(held)).tolist())
+    withdrawn = iter(delta.held[concerned].tolist())
+    ranges: list[tuple[int, int]] = []
+    sizes = []
+    for s in revised.tolist():
+        at, end = int(places[s, 0]), int(places[s, 1])
+        shift = int(held.offsets[s]) - at
+        before = len(ranges)
+        for _ in range(first[s], last[s]):
+            gone, stays = next(withdrawn)
+            if gone > at:
+                ranges.append((at + shift, min(gone, end) + shift))
+            begin, stop = next(fresh)
+            ranges.append((begin, stop))
+            at = max(at, stays)
+        if end > at:
+            ranges.append((at + shift, end + shift))
+        sizes.append(sum(b - a for a, b in ranges[before:]))
+    more, _ = spelled(np.array(ranges, np.int64).reshape(-1, 2))
+    again = zip(held.keys, keys_at(held.keys, revised), strict=True)
+    made = Relation.concat([held, delta.relation])._pick(
+        np.concatenate([np.arange(len(held)), more]),
+        tuple(pa.concat_arrays(pair) for pair in again),
+        np.concatenate([held.offsets, len(held) + np.cumsum(sizes)]),
+    )
+    after = found.after.copy()
+    after[revised] = len(stretches) + np.arange(len(revised))
+    return Content(stretches, made, found.before, after)
 
 
 def _overlapping(stretches: Stretches, others: Stretches) -> tuple[IntArray, IntArray, IntArray]:

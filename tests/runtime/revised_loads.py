@@ -45,10 +45,10 @@ QUERIES = {
     "windowed envelope": "select min(x) as low from S[size 2 advance 1]",
     "total": "select sum(x) as total from S",
     "mean of a filter": "select avg(x) as mean from S where y > 1",
-    "largest of groups": "select kind, max(x) as top from (select 'a' as kind, id, x from S "
-    "union all select 'b' as kind, id, y from T) as U group by kind",
-    "union": "select id, avg(x) as a from (select 'a' as kind, id, x from S union all select 'b' as kind, id, x from T)"
-    "[size 2 advance 1] as U group by kind, id",
+    "largest of groups": "select tag, max(x) as top from (select 'a' as tag, id, x from S "
+    "union all select 'b' as tag, id, y from T) as U group by tag",
+    "union": "select id, avg(x) as a from (select 'a' as tag, id, x from S union all select 'b' as tag, id, x from T)"
+    "[size 2 advance 1] as U group by tag, id",
     "possible": "select id, x from S where x > 2 with possible",
 }
 

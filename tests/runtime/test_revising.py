@@ -174,6 +174,15 @@ def flows(revised: Revised) -> dict[str, Any]:
     return {flow.operator.split()[0]: flow for flow in revised.report.operators}
 
 
+def test_a_row_that_stays_beside_one_that_goes_is_not_said() -> None:
+    rows = [(0, 6, 9, (0.0, 0.0), (0.0, 0.0)), (0, 9, 10, (0.0, 0.0), (0.0, 0.0))]
+    others = [(1, 8, 10, (0.0, 0.0), (0.0, 0.0))]
+    reviser = started(query_of("unlike pairs"), {"S": rows, "T": others})
+    revised = reviser.revise({"S": changed(rows, [(0, 6, 10, rows[1:])])})
+    said = revised.changes.table.to_pylist()
+    assert [(row["kind"], row["hi"] - row["lo"]) for row in said] == [("-D", 1.0)]
+
+
 def test_a_change_that_a_filter_does_not_see_is_absorbed_there() -> None:
     reviser = started(query_of("filter"), {"S": STEEP, "T": []})
     revised = reviser.revise({"S": one(STEEP, 5, 0.5)})
