@@ -57,7 +57,8 @@ def lines(manifest: Manifest) -> list[str]:
     rows.append(("model", f"{manifest.tuples:,} tuples in {found['segments']:,} segments{per}"))
     rows.append(("size", f"{_bytes(found['bytes_before'])} before, {_bytes(found['bytes_after'])} after"))
     for name, worst in manifest.statistics.get("attributes", {}).items():
-        drift = "" if worst["worst_drift"] is None else f", drift {worst['worst_drift']:.6g} value·s"
+        void = worst["worst_drift"] is None or manifest.drift_is_void
+        drift = "" if void else f", drift {worst['worst_drift']:.6g} value·s"
         rows.append(("achieved", f"{name}: error {worst['worst_err']:.6g}{drift} at worst"))
     for what, why in (
         ("late", "set aside, out of order"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time as clock
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 def revise(
     model: Annotated[Path, typer.Argument(help="The folder of a stored model.")],
     revisions: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--revisions", help="Files of revisions: Parquet, CSV, JSON by the line, TAQ, AIS."),
-    ],
+    ] = None,
     reader: Annotated[
         str | None,
         typer.Option("--reader", help="changelog, debezium, taq, ais or late; else told by the columns."),
@@ -34,6 +35,12 @@ def revise(
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the version before, and what was known when (AS OF).")
+    ] = False,
+    merge: Annotated[
+        bool,
+        typer.Option(
+            "--merge", help="Merge all corrections into the model's files, so that any tool can read them."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")] = False,
     engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
@@ -54,12 +61,25 @@ def revise(
       pulse revise vessels --revisions ais.parquet --reader ais --known t_recv
       pulse revise vessels --revisions "vessels/_aside/fit-*" --reader late    what the fit set aside as late
       pulse revise prices --revisions events.jsonl --reader debezium --time-unit us --json
+      pulse revise prices --merge
     """
     from pulse.commands import options
     from pulse.commands.progress import Bar
     from pulse.session import Session
+    from pulse.store.compact import compact
 
+    if not revisions and not merge:
+        raise options.OptionError(
+            "revise: --revisions FILE is missing; or say --merge, to merge earlier corrections"
+        )
+    if merge and dry_run:
+        raise options.OptionError("revise: --merge and --dry-run exclude each other; say one of them")
     begin = clock.perf_counter()
+    if not revisions:
+        merged = compact(model)
+        said = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
+        typer.echo(json.dumps(said, indent=2) if as_json else f"merged: version {merged.version} of {model}")
+        return
     with Session(master, engine=engine) as session, Bar() as bar:
         outcome = session.revise(
             model,
@@ -71,6 +91,8 @@ def revise(
             dry=dry_run,
             progress=bar.step,
         )
+    if merge:
+        outcome = replace(outcome, model=compact(model))
     seconds = clock.perf_counter() - begin
     if as_json:
         typer.echo(json.dumps(_facts(outcome, seconds), indent=2))

@@ -73,6 +73,17 @@ def test_a_dry_run_writes_nothing(run: Run, model: Model, load: Path) -> None:
     assert "version" not in run("info", model.path).out.replace("Pulse", "")
 
 
+def test_corrections_are_merged(run: Run, model: Model, load: Path) -> None:
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    assert Model(model.path).has_layers
+    done = run("revise", model.path, "--merge")
+    assert done.out == f"merged: version 3 of {model.path}\n"
+    assert not Model(model.path).has_layers
+    assert wrong(pq.read_table(load.parent / "corrected.parquet"), Model(model.path)) == []
+    refused(run("revise", model.path, *LOCAL), "--revisions FILE is missing")
+    refused(run("revise", model.path, "--merge", "--dry-run", *LOCAL), "exclude each other")
+
+
 def test_csv_with_a_column_of_known_times(run: Run, model: Model, tmp_path: Path) -> None:
     row = stream(60, seed=1).slice(30, 1).to_pylist()[0]
     text = f"kind,symbol,t,price,seen\n-D,{row['symbol']},{row['t']},{row['price']},2021-01-01\n"
