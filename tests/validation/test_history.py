@@ -7,6 +7,7 @@ import pickle
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -152,6 +153,39 @@ def test_replay_from_the_anchor_is_replay_from_the_beginning(
     assert same(run.downstream, whole.downstream)
     again: History = pickle.loads(pickle.dumps(run.history))
     assert same(again.in_force(), run.history.in_force())
+
+
+def truth(rows: list[Row], t: float, at: int, *, linear: bool) -> float | None:
+    """The value of attribute ``at`` between the tuples of a key, by time; None before the first and from the last on."""
+    before, after = [row for row in rows if row[1] <= t], [row for row in rows if row[1] > t]
+    if not before or not after:
+        return None
+    old, new = before[-1], after[0]
+    return (
+        float(old[at] + (new[at] - old[at]) * (t - old[1]) / (new[1] - old[1])) if linear else float(old[at])
+    )
+
+
+@given(st.sampled_from(["model", "hold", "trend"]), st.data(), cuts, st.sampled_from([0.5, "20% or 0.25"]))
+def test_what_is_in_force_is_near_the_corrected_truth(
+    way: str, data: st.DataObject, at: list[int], error: Any
+) -> None:
+    """Whatever was absorbed: at every instant, within what the segment states."""
+    chosen = spec(way, error)
+    lines = data.draw(revised(chosen.schema, small=True))
+    run = Run(chosen)
+    for part in parts(lines, at):
+        run.push(part)
+    rows = corrected(lines)
+    for one in run.downstream.to_segments().to_pylist():
+        mine = [row for row in rows if row[0] == one["id"]]
+        begin = (one["ref"] - datetime(1970, 1, 1)).total_seconds()
+        for x in np.linspace(0.001, one["hi"] - 0.001, 23):
+            for i, name in enumerate("xy"):
+                real = truth(mine, begin + x, 2 + i, linear=way == "model")
+                if real is not None:
+                    said = sum(c * x**j for j, c in enumerate(one[name]))
+                    assert abs(said - real) <= one[f"{name}_err"] + 1e-9
 
 
 # -- scenarios ----------------------------------------------------------------------------------------------
