@@ -259,7 +259,8 @@ class _Chains:
         found = self._next.get((state, k))
         if found is None:
             found = self._next[state, k] = len(self.maps)
-            self.maps.append(self._alterations[k].map.after(self.maps[state]))
+            map = self._alterations[k].map
+            self.maps.append(map.after(self.maps[state]) if state else map)
         return found
 
     def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:

@@ -1,0 +1,305 @@
+"""Accent logs: the accents of a stream beside its data, each at an instant (semantics 8.8).
+
+A line is an instant and an accent, or an object of JSON that says the same; ``#`` begins a remark::
+
+    2013-10-08            [[symbol = 'AIG', alter(price, y / 4, y * 4)]]
+    {"at": "2013-10-08", "description": "symbol = 'AIG'", "primitive": "alter", "attribute": "price", "alpha": "y / 4"}
+
+An accent speaks of the elements from its instant on. Its position is that instant, in microseconds. What a description says of
+the time that the instant says already is left out: ``t >= '2013-10-08'`` at 2013-10-08.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pulse.core.errors import PulseError, TimestampError
+from pulse.core.schema import Role, StreamSchema
+from pulse.core.time import format_instant, parse_instant
+from pulse.stream.accents import (
+    Accent,
+    AccentError,
+    AddAttribute,
+    AlterData,
+    Control,
+    DropAttribute,
+    control_from_json,
+)
+from pulse.stream.description import Description, Domain
+from pulse.stream.policy import Policy
+from pulse.stream.steps import Alteration, Steps
+from pulse.stream.validity import Existence
+from pulse.stream.values import ValueSet
+
+
+class UnsupportedAccentError(AccentError):
+    """An accent that is valid, and that models and segments cannot follow."""
+
+
+@dataclass(frozen=True)
+class AccentLog:
+    """Accents and punctuation in order. ``attributes`` are those of the stream's data at the beginning and later, where known;
+    ``lines`` says where each came from, for errors.
+
+    >>> log = AccentLog.parse(["2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]]"], times=["t"])
+    >>> log.accents[0].position, str(log.accents[0])
+    (1381190400000000, "[[symbol = 'AIG', alter(price, y / 4, y * 4)]]")
+    """
+
+    controls: tuple[Control, ...]
+    attributes: tuple[str, ...] = ()
+    lines: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def of(cls, controls: Iterable[Control], *, lines: Iterable[str] = ()) -> AccentLog:
+        """Controls by instant; those of one instant in their order."""
+        given = list(controls)
+        said = list(lines) or [f"accent {i}" for i in range(1, len(given) + 1)]
+        order = sorted(range(len(given)), key=lambda i: given[i].position)
+        return cls(tuple(given[i] for i in order), lines=tuple(said[i] for i in order))
+
+    @classmethod
+    def read(cls, path: str | Path, *, times: Collection[str] = ()) -> AccentLog:
+        """The log in a file; one that ends in ``.json`` is what :meth:`to_json` gave."""
+        where = str(path)
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise AccentError(f"{where}: there is no such file of accents") from None
+        except (OSError, UnicodeDecodeError) as e:
+            raise AccentError(f"{where}: expected a text file of accents; {e}") from None
+        if where.endswith(".json"):
+            try:
+                return cls.from_json(json.loads(text), where=where)
+            except json.JSONDecodeError as e:
+                raise AccentError(f"{where}: expected JSON, got {e}") from None
+        return cls.parse(text.splitlines(), where=where, times=times)
+
+    @classmethod
+    def parse(cls, lines: Iterable[str], *, where: str = "accents", times: Collection[str] = ()) -> AccentLog:
+        """The log of lines."""
+        found: list[Control] = []
+        places: list[str] = []
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                place = f"{where}, line {number}"
+                found.append(_control(line.strip(), place, times))
+                places.append(place)
+        return cls.of(found, lines=places)
+
+    @property
+    def accents(self) -> tuple[Accent, ...]:
+        """The accents, without punctuation."""
+        return tuple(one for one in self.controls if isinstance(one, Accent))
+
+    def __len__(self) -> int:
+        return len(self.controls)
+
+    def __add__(self, later: AccentLog) -> AccentLog:
+        names = tuple(dict.fromkeys((*self.attributes, *later.attributes)))
+        both = AccentLog.of((*self.controls, *later.controls), lines=(*self.lines, *later.lines))
+        return replace(both, attributes=names)
+
+    def checked(self, schema: StreamSchema, attributes: Collection[str] = ()) -> AccentLog:
+        """The log for a stream; an :class:`AccentError` names the first line that does not fit it.
+
+        ``attributes`` are those of the data, of which a model may have only some.
+        """
+        known = tuple(dict.fromkeys((*schema.names, *attributes)))
+        added = _added_first(self.accents)
+        here = Existence.of([name for name in known if name not in added])
+        found: list[Control] = []
+        for control, line in zip(self.controls, self.lines, strict=True):
+            try:
+                _check_fit(control, schema)
+                here = here.after(control)
+            except PulseError as e:
+                kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
+                raise kind(f"{line}: {e}") from None
+            found.append(_since(control, schema.time))
+        _check_doubles(found, self.lines)
+        return AccentLog(tuple(found), known, self.lines)
+
+    def evolving(self, policy: Policy) -> AccentLog:
+        """Without the accents that are ignored."""
+        return self._only(lambda one: not isinstance(one, Accent) or policy.choice(one) != "ignore")
+
+    def ignored(self, policy: Policy) -> AccentLog:
+        """Only those."""
+        return self._only(lambda one: isinstance(one, Accent) and policy.choice(one) == "ignore")
+
+    def _only(self, wanted: Any) -> AccentLog:
+        kept = [i for i, one in enumerate(self.controls) if wanted(one)]
+        lines = tuple(self.lines[i] for i in kept)
+        return AccentLog(tuple(self.controls[i] for i in kept), self.attributes, lines)
+
+    def steps(self, time: str) -> dict[str, Steps]:
+        """What alter data does, by attribute: from the units of the start to those recorded."""
+        found: dict[str, list[Alteration]] = {}
+        for one in self.accents:
+            if isinstance(one.primitive, AlterData):
+                map = one.primitive.alpha
+                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
+        return {name: Steps.of(own, time=time) for name, own in found.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file beside a model."""
+        return {"attributes": list(self.attributes), "accents": [one.to_json() for one in self.controls]}
+
+    @classmethod
+    def from_json(cls, value: Any, *, where: str = "accents") -> AccentLog:
+        """What :meth:`to_json` gave, or a list of accents."""
+        listed = value.get("accents") if isinstance(value, Mapping) else value
+        if not isinstance(listed, list):
+            raise AccentError(f"{where}: expected a list of accents, got {value!r}")
+        found = [_from_object(one, f"{where}, accent {i}", ()) for i, one in enumerate(listed, 1)]
+        names = value.get("attributes", []) if isinstance(value, Mapping) else []
+        return replace(cls.of(found), attributes=tuple(map(str, names)))
+
+
+def _control(line: str, where: str, times: Collection[str]) -> Control:
+    if line.startswith("{"):
+        try:
+            given = json.loads(line)
+        except json.JSONDecodeError as e:
+            raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e.msg})") from None
+        return _from_object(given, where, times)
+    instant, bracket, rest = line.partition("[")
+    if not bracket or not instant.strip():
+        raise AccentError(
+            f"{where}: expected an instant and an accent, 2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]], got {line!r}"
+        )
+    at = _instant(instant.strip(), where)
+    try:
+        return control_from_json(bracket + rest, position=at, times=times)
+    except PulseError as e:
+        raise AccentError(f"{where}: {e}") from None
+
+
+def _from_object(given: Any, where: str, times: Collection[str]) -> Control:
+    if not isinstance(given, dict) or ("at" not in given and "position" not in given):
+        raise AccentError(f"{where}: expected an object with the instant 'at', got {given!r}")
+    rest = {name: value for name, value in given.items() if name != "at"}
+    at = _instant(given["at"], where) if "at" in given else given["position"]
+    try:
+        return control_from_json({**rest, "position": at}, times=times)
+    except PulseError as e:
+        raise AccentError(f"{where}: {e}") from None
+
+
+def _instant(given: Any, where: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    try:
+        return parse_instant(given)
+    except (TimestampError, TypeError, ValueError):
+        raise AccentError(
+            f"{where}: expected an instant such as 2013-10-08T09:30:00, got {given!r}"
+        ) from None
+
+
+def _since(control: Control, time: str) -> Control:
+    """Without what the position says of the time already."""
+    if time not in control.description.attributes:
+        return control
+    later = Domain.of(**{time: ValueSet.between(control.position, None)})
+    return replace(control, description=control.description.simplified(later))
+
+
+def _added_first(accents: Iterable[Accent]) -> set[str]:
+    """Attributes whose first accent adds them: at the beginning they are not there."""
+    first: dict[str, Accent] = {}
+    for one in accents:
+        if not isinstance(one.primitive, AlterData):
+            first.setdefault(one.attribute, one)
+    return {name for name, one in first.items() if isinstance(one.primitive, AddAttribute)}
+
+
+def _check_fit(control: Control, schema: StreamSchema) -> None:
+    """Whether segments can follow: they are told apart by keys, unmodelled attributes and time, and only models have units."""
+    types = dict((*schema.key, *schema.unmodelled))
+    for name, values in (pair for box in control.description.boxes for pair in box):
+        if name in schema.modelled_names:
+            raise UnsupportedAccentError(
+                f"{control}: its description speaks of '{name}', which is modelled; on models, descriptions speak of keys, "
+                f"unmodelled attributes and the time ({', '.join((*types, schema.time))})"
+            )
+        expected = "number" if name == schema.time else _kind(types[name]) if name in types else values.kind
+        if values.kind and values.kind != expected:
+            raise AccentError(
+                f"{control}: '{name}' is {types.get(name, 'a time')}, expected a {expected}, got a {values.kind}"
+            )
+    if not isinstance(control, Accent) or control.attribute not in schema.names:
+        return
+    role = schema.role(control.attribute)
+    if isinstance(control.primitive, AlterData) and role is not Role.MODELLED:
+        raise UnsupportedAccentError(
+            f"{control}: '{control.attribute}' is {_article(role)}; on models only modelled attributes can be altered "
+            f"({', '.join(schema.modelled_names)})"
+        )
+    if isinstance(control.primitive, DropAttribute) and role in (Role.KEY, Role.TIME):
+        raise UnsupportedAccentError(
+            f"{control}: '{control.attribute}' is {_article(role)} of the model, which it cannot be without"
+        )
+
+
+def _article(role: Role) -> str:
+    return {"key": "a key", "time": "the time"}.get(role.value, f"an {role.value} attribute")
+
+
+def _kind(type_: pa.DataType) -> str:
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "string"
+    return "boolean" if pa.types.is_boolean(type_) else "number"
+
+
+def _check_doubles(controls: Iterable[Control], lines: Iterable[str]) -> None:
+    """No alteration twice, and none that contradicts another: of one instant and attribute, about the same rows."""
+    together: dict[tuple[int, str], list[tuple[Accent, str]]] = {}
+    for one, line in zip(controls, lines, strict=True):
+        if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
+            together.setdefault((one.position, one.attribute), []).append((one, line))
+    for group in together.values():
+        for (one, line), (other, before) in _overlapping(group):
+            said = f"{line}: {one} at {format_instant(one.position)}"
+            if one.primitive == other.primitive and one.description.equivalent(other.description):
+                raise AccentError(f"{said} is the same as {before}; expected every accent once")
+            raise AccentError(
+                f"{said} contradicts {before}, {other}: expected one alteration of '{one.attribute}' at an instant, "
+                "got two for the same elements; compose them into one"
+            )
+
+
+_Pair = tuple[tuple[Accent, str], tuple[Accent, str]]
+
+
+def _overlapping(group: list[tuple[Accent, str]]) -> Iterator[_Pair]:
+    """Pairs that speak of common rows; where all name values of one column, only those of the same value are compared."""
+    by_value: dict[Any, list[tuple[Accent, str]]] = {}
+    for entry in group:
+        values = _named(entry[0].description)
+        near = (
+            group[: group.index(entry)]
+            if values is None
+            else [e for v in values for e in by_value.get(v, [])]
+        )
+        if values is not None:
+            near = [*near, *by_value.get(None, [])]
+        yield from ((entry, other) for other in near if entry[0].description.overlaps(other[0].description))
+        for value in values if values is not None else (None,):
+            by_value.setdefault(value, []).append(entry)
+
+
+def _named(description: Description) -> list[Any] | None:
+    """The values of the first column that a conjunction names, if they are listed."""
+    if len(description.boxes) != 1 or not description.boxes[0]:
+        return None
+    name, values = description.boxes[0][0]
+    listed = values.kind == "string" and not values.rest and not values.null
+    return [(name, member) for member in sorted(map(str, values.members))] if listed else None
