@@ -83,7 +83,8 @@ def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
     """A subtree with its exchanges, and where its rows lie. ``above`` are the windows up to the root of its fragment."""
     if isinstance(node, Scan):
         stored = node.stored.key_names
-        return node, Place(node.stream, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
+        source = node.stream if node.at is None else f"{node.stream} {node.at}"  # versions may lie apart
+        return node, Place(source, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
     if isinstance(node, Filter):
         below, place = _place(node.input, above)
         return node.with_inputs((below,)), place

@@ -9,6 +9,7 @@ import pytest
 
 from pulse.core.errors import PulseError
 from pulse.language import parse
+from pulse.plan.exchanges import place_exchanges
 from pulse.plan.nodes import AsOf, PlanError, scans
 from pulse.plan.query import ParameterError
 from pulse.plan.show import show
@@ -66,3 +67,10 @@ def test_parameters_stand_for_either() -> None:
 def test_what_makes_no_sense_is_said(time: Any, version: Any, said: str) -> None:
     with pytest.raises((PlanError, PulseError), match=said):
         read_as_of(parse(JOIN, STREAMS), time, version)
+
+
+def test_versions_of_one_stream_are_different_streams() -> None:
+    placed = show(place_exchanges(parse(JOIN, STREAMS).plan))
+    assert placed.count("Exchange by") == 2
+    same = "select S.price from S join S as Q on (S.symbol = Q.symbol) where S.price > 1 as of version 2"
+    assert "Exchange" not in show(place_exchanges(parse(same, STREAMS).plan))
