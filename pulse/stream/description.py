@@ -174,6 +174,21 @@ class Description:
         found = box_algebra.merged(found)
         return Description(tuple(sorted(found, key=box_algebra.sort_key)))
 
+    def stretched(self, limit: Description) -> Description:
+        """This, with every constraint left out that is not needed to stay within ``limit``.
+
+        >>> str(Description.parse("l = 'A' and wid >= 3").stretched(Description.parse("l = 'A' or wid < 3")))
+        "l = 'A'"
+        """
+        found = []
+        for box in self.boxes:
+            wide = box
+            for name, _ in box:
+                trial = tuple(pair for pair in wide if pair[0] != name)
+                wide = trial if box_algebra.covered(trial, limit.boxes) else wide
+            found.append(wide)
+        return Description.of(found)
+
     def cover(self) -> list[Box]:
         """Boxes to read: as few and as wide as may be; they may overlap."""
         found = box_algebra.merged(self.boxes)

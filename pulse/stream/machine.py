@@ -15,9 +15,7 @@ reach a unit in different steps, the output reaches it in one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from pulse.stream.accents import (
     Accent,
@@ -29,20 +27,21 @@ from pulse.stream.accents import (
 )
 from pulse.stream.description import FALSE, Description
 from pulse.stream.moves import Moves, alter, move
+from pulse.stream.signature import count_name
 from pulse.stream.state import (
     State,
     Step,
     aborted,
     any_of,
+    closed_output,
     freed,
+    left_of,
     output_domain,
     passing,
     unsayable,
     with_side,
     with_where,
 )
-
-K = TypeVar("K")
 
 
 def receive(state: State, side: int, element: Control) -> tuple[State, Step]:
@@ -91,10 +90,18 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
     new = wide - state.units.forward(state.exists.get(name, FALSE))
     if name in new.simplified(output_domain(state)).attributes:
         return aborted(state, accent, f"where '{name}' is new cannot be said without speaking of '{name}'")
-    state = replace(
-        state, exists=with_where(state.exists, name, state.exists.get(name, FALSE) | state.units.back(new))
-    )
-    return passing(state, accent.position, [(new, accent.primitive)])
+    state = _having(state, name, state.units.back(new))
+    parts: Moves = [(new, accent.primitive)]
+    if signature.counts(name):  # a sum's count comes and goes with it
+        counted = new - state.units.forward(state.exists.get(count_name(name), FALSE))
+        state = _having(state, count_name(name), state.units.back(counted))
+        parts.append((counted, AddAttribute(count_name(name))))
+    return passing(state, accent.position, parts)
+
+
+def _having(state: State, name: str, first: Description) -> State:
+    """The output has an attribute for these rows as well."""
+    return replace(state, exists=with_where(state.exists, name, state.exists.get(name, FALSE) | first))
 
 
 def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[State, Step]:
@@ -108,17 +115,17 @@ def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[
         return aborted(state, accent, reason)
     dropped = with_where(own.dropped, name, own.dropped.get(name, FALSE) | first)
     state = with_side(state, side, replace(own, exists=kept, dropped=dropped))
-    state, gone = _released(state, name)
-    return passing(state, accent.position, [(gone, accent.primitive)])
+    state, parts = _released(state, name)
+    return passing(state, accent.position, parts)
 
 
-def _released(state: State, name: str) -> tuple[State, Description]:
-    """What is dropped in the output now, in its units: where a drop is held and no row that may still come has the attribute."""
+def _released(state: State, name: str) -> tuple[State, Moves]:
+    """What is dropped in the output now: where a drop is held and no row that may still come has the attribute."""
     frame, domain = state.frame, state.domain.description
     asked = any_of(frame.some(side.dropped.get(name, FALSE)) for side in state.sides)
     asked = asked & state.exists.get(name, FALSE)
     if asked.is_empty:
-        return state, FALSE
+        return state, []
     lifted = frame.up(asked)
     left = any_of(
         frame.some(side.exists.get(name, FALSE) & lifted & domain - side.closed) for side in state.sides
@@ -129,24 +136,29 @@ def _released(state: State, name: str) -> tuple[State, Description]:
         replace(side, dropped=with_where(side.dropped, name, side.dropped.get(name, FALSE) - frame.up(back)))
         for side in state.sides
     )
+    parts: Moves = [(gone, DropAttribute(name))]
     exists = with_where(state.exists, name, state.exists.get(name, FALSE) - back)
-    return replace(state, sides=sides, exists=exists), gone
+    if state.signature.counts(name):
+        counted = state.exists.get(count_name(name), FALSE)
+        parts.append((gone & state.units.forward(counted), DropAttribute(count_name(name))))
+        exists = with_where(exists, count_name(name), counted - back)
+    return replace(state, sides=sides, exists=exists), parts
 
 
 def _close(state: State, side: int, punctuation: Punctuation) -> tuple[State, Step]:
     """Rows that will not come need not be waited for, and what is held about them is freed."""
-    own, before = state.sides[side], _closed(state)
+    own, before = state.sides[side], closed_output(state)
     closed = own.closed | own.units.back(punctuation.description)
-    paths = {name: _left(cells, closed) for name, cells in own.paths.items()}
+    paths = {name: left_of(cells, closed) for name, cells in own.paths.items()}
     own = replace(own, closed=closed, paths={name: cells for name, cells in paths.items() if cells})
     state, moves = _freed_moves(with_side(state, side, own))
     for name in sorted({name for one in state.sides for name in one.dropped}):
         state, gone = _released(state, name)
-        moves.append((gone, DropAttribute(name)))
+        moves += gone
     own = state.sides[side]
-    state = with_side(state, side, replace(own, dropped=_left(own.dropped, closed)))
+    state = with_side(state, side, replace(own, dropped=left_of(own.dropped, closed)))
     state, step = passing(state, punctuation.position, moves)
-    ended = state.units.forward(_closed(state) - before)
+    ended = state.units.forward(closed_output(state) - before)
     if ended.is_empty:
         return state, step
     out = Punctuation(position=punctuation.position, description=ended.simplified(output_domain(state)))
@@ -171,16 +183,3 @@ def _freed_moves(state: State) -> tuple[State, Moves]:
             state, moved = move(state, waiting, primitive, total, where)
             moves += moved
     return state, moves
-
-
-def _left(cells: Mapping[K, Description], closed: Description) -> dict[K, Description]:
-    """What is held of rows that may still come."""
-    return {key: left for key, where in cells.items() if not (left := where - closed).is_empty}
-
-
-def _closed(state: State) -> Description:
-    """Of which output rows none will come any more."""
-    common = state.sides[0].closed
-    for side in state.sides[1:]:
-        common = common & side.closed
-    return FALSE if common.is_empty else state.frame.every(common, state.domain)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from pulse.stream.accents import Accent, AlterData, Primitive
 from pulse.stream.affine import IDENTITY, Affine
 from pulse.stream.description import FALSE, TRUE, Description
+from pulse.stream.frames import NO_NAMES
 from pulse.stream.state import (
     Path,
     Side,
@@ -20,7 +21,9 @@ from pulse.stream.state import (
     Step,
     aborted,
     any_of,
+    closed_output,
     freed,
+    left_of,
     passing,
     unsayable,
     with_cells,
@@ -41,16 +44,38 @@ def alter(
     units = own.units.altered(name, primitive.alpha, first, weight=primitive.weight)
     if name in signature.ignored:
         return with_side(state, side, replace(own, units=units)), Step()
-    cells, reached = _walked(own, name, primitive.alpha, first - own.closed)
-    state = with_side(state, side, replace(own, units=units, paths=with_cells(own.paths, name, cells)))
-    if absorbed:
-        return state, Step()
-    waiting = tuple(range(len(state.sides))) if name in signature.merge else (side,)
-    passed: Moves = []
-    for total, where in reached.items():
-        state, moves = move(state, waiting, primitive, total, where)
-        passed += moves
-    return passing(state, accent.position, passed)
+    if absorbed or not _passes(state, name, own):
+        cells, reached = _walked(own, name, primitive.alpha, first)
+        held = left_of(cells, own.closed)  # of rows that will not come nothing need be held
+        state = with_side(state, side, replace(own, units=units, paths=with_cells(own.paths, name, held)))
+        if absorbed:
+            return state, Step()
+        waiting = tuple(range(len(state.sides))) if name in signature.merge else (side,)
+        passed: Moves = []
+        for total, where in reached.items():
+            state, moves = move(state, waiting, primitive, total, where)
+            passed += moves
+        return passing(state, accent.position, _grouped(passed))
+    state = with_side(state, side, replace(own, units=units))
+    part = state.units.forward(first)
+    out = AlterData(name, primitive.alpha, weight=signature.weight(primitive))
+    state = replace(state, units=state.units.altered(name, primitive.alpha, first, weight=out.weight))
+    return passing(state, accent.position, [(part, out)])
+
+
+def _passes(state: State, name: str, side: Side) -> bool:
+    """Whether alterations of an attribute pass as they come: nobody is waited for, and what is said can be said in the output."""
+    signature = state.signature
+    plain = signature.window is None and signature.accumulator == NO_NAMES and name not in signature.merge
+    return plain and not any(other in signature.merge for other in side.units.cells)
+
+
+def _grouped(moves: Moves) -> Moves:
+    """Moves of one attribute that are the same for different rows, as one."""
+    found: dict[Primitive, Description] = {}
+    for where, primitive in moves:
+        found[primitive] = found.get(primitive, FALSE) | where
+    return [(where, primitive) for primitive, where in found.items()]
 
 
 def _walked(
@@ -101,6 +126,9 @@ def move(
         been = any_of(cell for path, cell in side.paths.get(name, {}).items() if total in path[1:])
         common = common & (been | side.closed)
     ready = asked & frame.every(common, state.domain)
+    closed = closed_output(state)
+    if not closed.is_empty:  # of output rows that will not come nothing is said for its own sake
+        ready = (ready - closed).stretched(ready)
     passed: Moves = []
     for map, cell in [*state.units.cells.get(name, {}).items(), (IDENTITY, TRUE)]:
         part = freed(state, name, ready & cell)

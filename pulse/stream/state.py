@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from pulse.stream.accents import Accent, AlterData, Control, DropAttribute, Primitive, Row
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 from pulse.stream.frames import Frame
-from pulse.stream.signature import Signature, count_name
+from pulse.stream.signature import Signature
 from pulse.stream.units import Units
 
 Mode: TypeAlias = Literal["accumulate", "abort"]
 MODES: tuple[Mode, ...] = ("accumulate", "abort")
 Path: TypeAlias = tuple[Affine, ...]
 Where: TypeAlias = Mapping[str, Description]
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -151,17 +152,13 @@ def aborted(state: State, accent: Accent, reason: str) -> tuple[State, Step]:
 def passing(
     state: State, position: int, parts: Iterable[tuple[Description, Primitive]]
 ) -> tuple[State, Step]:
-    """A step that passes these, in the output's units; a sum's count comes and goes with it."""
+    """A step that passes these; their descriptions are in the output's units."""
     domain, found = output_domain(state), list[Control]()
     for where, primitive in parts:
         description = where.simplified(domain)
         if description.is_empty:
             continue
         found.append(Accent(position=position, description=description, primitive=primitive))
-        name = primitive.attribute
-        if not isinstance(primitive, AlterData) and state.signature.counts(name):
-            counted: Primitive = replace(primitive, attribute=count_name(name))
-            found.append(Accent(position=position, description=description, primitive=counted))
     return state, Step(tuple(found))
 
 
@@ -204,3 +201,18 @@ def with_cells(
     """The paths with those of one attribute replaced; without it where there are none."""
     rest = {other: own for other, own in paths.items() if other != name}
     return {**rest, name: cells} if cells else rest
+
+
+def left_of(cells: Mapping[K, Description], closed: Description) -> dict[K, Description]:
+    """What is held of rows that may still come."""
+    if closed.is_empty:
+        return dict(cells)
+    return {key: left for key, where in cells.items() if not (left := where - closed).is_empty}
+
+
+def closed_output(state: State) -> Description:
+    """Of which output rows none will come any more."""
+    common = state.sides[0].closed
+    for side in state.sides[1:]:
+        common = common & side.closed
+    return FALSE if common.is_empty else state.frame.every(common, state.domain)
