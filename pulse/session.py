@@ -33,11 +33,13 @@ from pulse.runtime import local_modelling
 from pulse.runtime.fit_history import parse_keep
 from pulse.runtime.fit_model import FitOutcome, Progress, make_model
 from pulse.runtime.fit_work import FileJob, FitJob
-from pulse.store.manifest import Source
+from pulse.store.accents import continued, log_from
+from pulse.store.manifest import FILE, Source
 from pulse.store.model import Model
 from pulse.store.publish import check_free
 from pulse.store.sources import remember
 from pulse.store.stored import Stored
+from pulse.stream.log import AccentLog
 
 if TYPE_CHECKING:
     from pulse.plan.query import Query
@@ -126,6 +128,8 @@ class Session:
         stream: str = "S",
         parameters: Mapping[str, Any] | None = None,
         keep_tuples: bool | str | float | None = None,
+        accents: Any = None,
+        splits: str | os.PathLike[str] | None = None,
     ) -> Model:
         """Model a stream once, to ask about it many times.
 
@@ -138,6 +142,8 @@ class Session:
         ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
         calls the data ``stream``, and its ``parameters`` are given here. ``keep_tuples`` keeps the tuples beside the model, all
         (True) or those of so long before the newest (``"2 h"``), so that they can be revised when the source is gone.
+        ``accents``, a log (a file, its lines, or accents), and ``splits``, a table of stock splits, say where units and schema
+        change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
@@ -157,6 +163,10 @@ class Session:
         )
         target = Path(out) if out is not None else _temporary_folder()
         check_free(target.absolute(), replace=overwrite or append)
+        order.accents = log_from(accents, splits, spec.schema, order.columns.names)
+        if append and (target / FILE).is_file():
+            old = self.open(target)
+            order.accents = continued(old.accents, order.accents, old.manifest.end)
         return make_model(
             target,
             spec,
@@ -168,6 +178,7 @@ class Session:
             progress=progress,
             keep_tuples=parse_keep(keep_tuples),
             source=order.source(),
+            accents=order.accents,
         )
 
     def revise(
@@ -193,6 +204,11 @@ class Session:
         from pulse.runtime.revise_input import revisions_from
 
         found = self.open(model.path if isinstance(model, Model) else model)
+        if found.manifest.accents is not None:
+            raise SessionError(
+                f"revise: {found.path} was fitted with accents, and is in the units of its stream's start; revisions of such "
+                "models are not supported: correct the data and fit it anew"
+            )
         given = revisions_from(revisions, found, reader=reader, known=known, time_unit=time_unit)
         return revise(
             found,
@@ -366,6 +382,7 @@ class _Order:
         self.format: Format | None = None
         self.table: pa.Table | None = None
         self.frame: DataFrame | None = None
+        self.accents: AccentLog | None = None
         if _is_paths(data):
             self.paths = data
             self.format = _format_for(data, format, key, time)
@@ -476,7 +493,13 @@ class _Order:
         """Fit with the session's engine."""
         if self.format is not None:
             job = FileJob(
-                spec, str(staging), generation, keep_tuples=keep_tuples, format=self.format, units=self.units
+                spec,
+                str(staging),
+                generation,
+                keep_tuples=keep_tuples,
+                accents=self.accents,
+                format=self.format,
+                units=self.units,
             )
             if self.session.engine == "local":
                 return local_modelling.fit_files(job, ends)
@@ -487,7 +510,7 @@ class _Order:
             return modelling.fit_files(
                 spark, job, ends, modelling.partitions_for(rows, spark.sparkContext.defaultParallelism)
             )
-        plain = FitJob(spec, str(staging), generation, keep_tuples=keep_tuples)
+        plain = FitJob(spec, str(staging), generation, keep_tuples=keep_tuples, accents=self.accents)
         if self.table is not None:
             return local_modelling.fit_table(plain, self.table, ends)
         from pulse.runtime import modelling

@@ -66,6 +66,12 @@ def fit(
             help="Keep the tuples beside the model, so that they can be revised: all, none, or a time before the newest: '2 h'.",
         ),
     ] = None,
+    accents: Annotated[
+        Path | None, typer.Option("--accents", help="A log of accents: where units and schema change.")
+    ] = None,
+    splits: Annotated[
+        Path | None, typer.Option("--splits", help="A table of stock splits: symbol, t, ratio (4:1).")
+    ] = None,
     for_query: Annotated[
         str | None,
         typer.Option(
@@ -89,6 +95,7 @@ def fit(
       pulse fit rooms.parquet --key id --time t --model temp:linear --error 0.5 --max-gap "2 h" --keep run --out rooms
       pulse fit ticks.parquet --key symbol --time t --model price:step --for @macd.sql --out prices
       pulse fit ticks.parquet --key symbol --time t --model price:samples --points --out trades
+      pulse fit ticks.parquet --key symbol --time t --model price:step --error 0 --splits splits.csv --out prices
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
     from pulse.commands import options, report
@@ -114,6 +121,8 @@ def fit(
             overwrite=overwrite,
             append=append,
             keep_tuples=keep_tuples,
+            accents=accents,
+            splits=splits,
             for_query=None if for_query is None else options.query_text(for_query),
             stream=stream,
             parameters=options.parameters(param),

@@ -19,12 +19,14 @@ from pulse.operators.stitch import UNIT
 from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
 from pulse.runtime.fit_history import Keep, history_of, keeps
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
+from pulse.store.accents import write_log
 from pulse.store.errors import StoreError
 from pulse.store.files import merge_statistics, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
 from pulse.store.publish import staged
 from pulse.store.sources import remember
+from pulse.stream.log import AccentLog
 
 Progress = Callable[[int, int], None]  # units done, rows read
 Job = TypeVar("Job", bound=FitJob)
@@ -87,11 +89,12 @@ def make_model(
     progress: Progress | None = None,
     keep_tuples: Keep = None,
     source: Mapping[str, Any] | None = None,
+    accents: AccentLog | None = None,
 ) -> Model:
     """Stage, run, write the manifest, publish.
 
     ``source``: where tuples that are not kept can be read again (:func:`pulse.store.sources.remember`). What is appended to a
-    model that keeps its tuples keeps its own as well, if nothing else is said.
+    model that keeps its tuples keeps its own as well, if nothing else is said. ``accents`` are those of all the data.
     """
     with staged(out, replace=overwrite or append) as staging:
         old = Model(out) if append and (Path(out) / FILE).is_file() else None
@@ -122,6 +125,7 @@ def make_model(
             statements=tuple(statements),
             fits=generation + 1,
             history=history,
+            accents=None if accents is None else write_log(staging, generation, accents),
         )
         if old is not None:
             if old.manifest.drift_is_void:

@@ -19,6 +19,7 @@ from pulse.core import SegmentBatch, to_microseconds
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
+from pulse.operators.alter import Alter
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
 from pulse.operators.fit_spec import FitSpec
@@ -28,6 +29,7 @@ from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
 from pulse.store.files import statistics_of, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
+from pulse.stream.log import AccentLog
 
 PROGRESS = "_progress"
 _ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
@@ -39,7 +41,7 @@ class FitJob:
     """All a worker must know.
 
     ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of;
-    ``keep_tuples``: whether the tuples stay beside the model, where revisions of them find them.
+    ``keep_tuples``: whether the tuples stay beside the model, where revisions find them; ``accents``: those of the stream.
     """
 
     spec: FitSpec
@@ -47,6 +49,15 @@ class FitJob:
     generation: int = 0
     watermarks: Watermarks = field(default_factory=dict)
     keep_tuples: bool = False
+    accents: AccentLog | None = None
+
+    def undone(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The tuples in the units of the stream's start: what its accents altered is undone (semantics 8.1)."""
+        if self.accents is None:
+            return batches
+        schema = self.spec.schema
+        alter = Alter(self.accents.steps(schema.time)).inverse()
+        return batches if alter.is_empty else (alter.tuples(batch, schema) for batch in batches)
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,7 @@ def fit_unit(
     aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
     tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
     try:
-        for batch in batches:
+        for batch in job.undone(batches):
             segments = fitter.push(batch)
             aside.write(fitter.take_aside())
             tuples.write(_as_kept(fitter.take_recorded(), job))

@@ -113,6 +113,7 @@ class Manifest:
     log: tuple[str, ...] = ()  # files of applied revisions since the first fit, in order
     history: dict[str, Any] = field(default_factory=dict)  # where the tuples are: see pulse.store.history
     stale: bool = False  # files hold drifts that a revision has made void
+    accents: str | None = None  # the file of the stream's accents: the model is in the units of its start
 
     @property
     def segments(self) -> int:
@@ -192,6 +193,7 @@ class Manifest:
             "log": list(self.log),
             "history": self.history,
             "stale": self.stale,
+            **({"accents": self.accents} if self.accents else {}),
         }
         return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -245,6 +247,7 @@ class Manifest:
                 log=tuple(fields.get("log", ())),
                 history=fields.get("history", {}),
                 stale=fields.get("stale", False),
+                accents=fields.get("accents"),
             )
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SchemaError) as e:
             raise StoreError(

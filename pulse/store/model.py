@@ -10,6 +10,7 @@
     DIR/_layer-VVV-….parquet       corrections to a part (:mod:`pulse.store.layers`)
     DIR/_revisions-VVV-….parquet   the revisions of tuples that made version VVV
     DIR/_tuples-FFF-….parquet      the tuples, if they are kept
+    DIR/_accents-FFF.json          the accents of the stream: the segments are in the units of its start
     DIR/_pulse-VVV.json, _old/…    older versions, and files that only they need
 
 Names that begin with an underscore are left alone by ``pyarrow.dataset`` and by Spark, so both read the directory as one table.
@@ -31,10 +32,12 @@ import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
+from pulse.store.accents import read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
 from pulse.store.stored import Stored
+from pulse.stream.log import AccentLog
 
 ENDS, ASIDE, CLOSING, OLD, TUPLES = "_ends", "_aside", "closing", "_old", "_tuples"
 UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
@@ -99,6 +102,11 @@ class Model:
     def schema(self) -> StreamSchema:
         """The stream's attributes by role."""
         return self.manifest.schema
+
+    @property
+    def accents(self) -> AccentLog | None:
+        """The accents that the model was fitted with, if there are any; read when asked for."""
+        return None if self.manifest.accents is None else read_log(self.file(self.manifest.accents))
 
     def __len__(self) -> int:
         """Segments, points included."""

@@ -1,0 +1,86 @@
+"""The accents of a stream beside its model, and logs of accents in whatever form they are given (semantics 8)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pulse.core.schema import StreamSchema
+from pulse.core.time import format_instant
+from pulse.datasets.splits import read_splits
+from pulse.store.errors import StoreError
+from pulse.stream.accents import Accent, AccentError, Punctuation
+from pulse.stream.log import AccentLog
+
+PREFIX = "_accents"
+
+
+def log_from(
+    accents: Any, splits: Any, schema: StreamSchema, attributes: Collection[str] = ()
+) -> AccentLog | None:
+    """The log that is given as a path, lines or accents, and a table of splits; None where nothing is.
+
+    ``attributes`` are those of the data, of which the schema may have only some.
+    """
+    if accents is None and splits is None:
+        return None
+    log = AccentLog(())
+    if isinstance(accents, AccentLog):
+        log = accents
+    elif isinstance(accents, (str, os.PathLike)):
+        log = AccentLog.read(Path(accents), times=[schema.time])
+    elif isinstance(accents, Iterable):
+        log = _from_list(list(accents), schema)
+    elif accents is not None:
+        raise AccentError(f"accents: expected a file, lines or accents, got {type(accents).__name__}")
+    if splits is not None:
+        log = log + read_splits(splits, schema, attributes=attributes)
+    return log.checked(schema, attributes)
+
+
+def _from_list(given: list[Any], schema: StreamSchema) -> AccentLog:
+    if all(isinstance(one, (Accent, Punctuation)) for one in given):
+        return AccentLog.of(given)
+    if all(isinstance(one, str) for one in given):
+        return AccentLog.parse(given, times=[schema.time])
+    raise AccentError(f"accents: expected lines, or accents with their instants as positions, got {given!r}")
+
+
+def write_log(folder: Path, generation: int, log: AccentLog) -> str:
+    """The name of the file that a log is written to."""
+    name = f"{PREFIX}-{generation:03d}.json"
+    (folder / name).write_text(json.dumps(log.to_json(), ensure_ascii=False), encoding="utf-8")
+    return name
+
+
+def read_log(path: Path) -> AccentLog:
+    """The log that :func:`write_log` wrote."""
+    try:
+        return AccentLog.from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, AccentError) as e:
+        raise StoreError(f"{path}: cannot read the accents of the model: {e}") from e
+
+
+def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
+    """The accents of a model that is appended to: what is new must lie after the data that is modelled already."""
+    if old is None or new is None:
+        early = [] if new is None or end is None else [one for one in new.controls if one.position < end]
+    else:
+        known = set(old.controls)
+        fresh = [i for i, one in enumerate(new.controls) if one not in known]
+        new = replace(
+            new,
+            controls=tuple(new.controls[i] for i in fresh),
+            lines=tuple(new.lines[i] for i in fresh),
+        )
+        early = [one for one in new.controls if end is not None and one.position < end]
+    if early:
+        raise AccentError(
+            f"--append: {early[0]} at {format_instant(early[0].position)} speaks of data that is modelled already, up to "
+            f"{format_instant(end or 0)}; fit the model anew with all its accents"
+        )
+    return new if old is None else old if new is None else old + new
