@@ -54,7 +54,8 @@ def lines(manifest: Manifest) -> list[str]:
     rows = [("stream", repr(manifest.schema).removeprefix("StreamSchema(").removesuffix(")"))]
     rows.append(("asked", ", ".join(_asked(manifest))))
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
-    rows.append(("model", f"{manifest.tuples:,} tuples in {found['segments']:,} segments{per}"))
+    made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
+    rows.append(("model", f"{manifest.tuples:,} tuples {made}"))
     rows.append(("size", f"{_bytes(found['bytes_before'])} before, {_bytes(found['bytes_after'])} after"))
     for name, worst in manifest.statistics.get("attributes", {}).items():
         void = worst["worst_drift"] is None or manifest.drift_is_void

@@ -50,6 +50,10 @@ class RevisedAnswer:
             raise PlanError(
                 "revisions: upstream mode replays and needs no old results; leave out one of the two"
             )
+        if results is not None and spark is not None:
+            raise PlanError(
+                "revisions: old results at hand are patched in this process; use the engine local, or leave them out"
+            )
         self.query = query
         self._paths, self._since, self._spark, self._results = paths, since, spark, results
         self._to = {

@@ -420,6 +420,8 @@ def test_results_that_cannot_be_patched_are_said(models: Models) -> None:
         revised(local(), "macd", models, 1, results=tuples).segments()
     with pytest.raises(PulseError, match="upstream mode replays"):
         local().revised(query, 1, streams=models, results=tuples, mode="upstream")
+    with pytest.raises(PulseError, match="patched in this process; use the engine local"):
+        pulse.Session(engine="spark").revised(query, 1, streams=models, results=tuples)
     with pytest.raises(PulseError, match="expected one of adaptive"):
         local().revised(query, 1, streams=models, mode="sideways")
 
