@@ -206,7 +206,7 @@ def check_emitted(asked: Windows, told: list[Any], values: Any) -> None:
         return  # at a closing time where a step begins, segments tell of what is just behind it
     function: Any = {"sum": np.sum, "avg": np.mean, "max": np.max}[asked.function]
     for closing, value in last.items():
-        assert value == pytest.approx(function(values[closing - asked.size : closing]), rel=1e-9)
+        assert value == pytest.approx(function(values[closing - asked.size : closing]), rel=1e-8)
 
 
 # -- from corrected tuples to corrected results -------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Whatever was corrected, every result lies within its certificate of the corrected truth.
 
 The streams and queries are those that unrevised models are held against the truth with: equal timestamps, jumps, holes, lone
-tuples, all kinds of bounds. Here each is fitted as first recorded and revised twice; the oracle knows nothing but the corrected tuples.
+tuples, all kinds of bounds. Here each is fitted as first recorded and revised twice; the oracle knows the corrected tuples only.
 """
 
 from __future__ import annotations
