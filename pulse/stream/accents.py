@@ -123,13 +123,12 @@ class Accent(ControlElement):
     primitive: Primitive
 
     def __post_init__(self) -> None:
-        if self.attribute in self.description.attributes:
-            simple = self.description.simplified()
-            if self.attribute in simple.attributes:
-                raise AccentError(
-                    f"{self}: expected a description that does not speak of '{self.attribute}', which the accent changes"
-                )
-            object.__setattr__(self, "description", simple)
+        said = self.description.free_of(self.attribute)
+        if said is None:
+            raise AccentError(
+                f"{self}: expected a description that does not speak of '{self.attribute}', which the accent changes"
+            )
+        object.__setattr__(self, "description", said)
 
     @classmethod
     def of(cls, description: Description | str, primitive: Primitive, *, position: int = 0) -> Accent:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from pulse.stream.accents import Accent, AlterData, DropAttribute, Punctuation, Row
 from pulse.stream.content import Frozen, StreamElement, frozen
+from pulse.stream.description import FALSE
 from pulse.stream.signature import Function, Signature, count_name
 from pulse.stream.state import State
 from pulse.stream.values import ValueSet, scalar
@@ -164,12 +165,16 @@ class Join(Operator):
         ]
 
     def arrived(self, memory: list[list[dict[str, Any]]], state: State, side: int, element: Accent) -> None:
-        """A dropped attribute is taken from the rows kept: after the accent the output has none such."""
-        if isinstance(element.primitive, DropAttribute):
-            dropped = state.sides[side].units.back(element.description)
-            for row in memory[side]:
-                if dropped.matches(row):
-                    row.pop(element.attribute, None)
+        """A dropped attribute is taken from the rows kept, with what exists on its account: the output has none such any more."""
+        if not isinstance(element.primitive, DropAttribute):
+            return
+        own = state.sides[side]
+        dropped = own.units.back(element.description)
+        for row in memory[side]:
+            gone = [element.attribute] if dropped.matches(row) else []
+            while gone:
+                row.pop(gone[0], None)
+                gone = [name for name in row if not own.exists.get(name, FALSE).matches(row)]
 
 
 @dataclass(frozen=True)

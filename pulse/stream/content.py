@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from pulse.stream.accents import Accent, AddAttribute, DropAttribute, Punctuation, Row
-from pulse.stream.description import FALSE, TRUE, Description
+from pulse.stream.description import FALSE, TRUE, Description, Domain
 from pulse.stream.units import Units
 from pulse.stream.values import scalar
 
@@ -30,16 +30,21 @@ class Content:
     units: Units
     exists: Mapping[str, Description]
 
-    def difference(self, other: Content, *, ignored: Collection[str] = ()) -> str:
-        """How the contents differ, in words; empty if they are the same. ``ignored`` attributes of rows do not count."""
+    def difference(
+        self, other: Content, *, ignored: Collection[str] = (), domain: Domain | None = None
+    ) -> str:
+        """How the contents differ, in words; empty if they are the same.
+
+        ``ignored`` attributes of rows do not count, nor does what is said of rows outside of the domain.
+        """
         mine, theirs = (_restricted(rows, ignored) for rows in (self.rows, other.rows))
         if mine != theirs:
             return f"rows: {_shown(mine - theirs)} against {_shown(theirs - mine)}"
-        if not self.units.equivalent(other.units):
+        if not self.units.equivalent(other.units, domain):
             return f"units: {self.units.cells} against {other.units.cells}"
         for name in sorted(self.exists.keys() | other.exists.keys()):
             one, two = self.exists.get(name, FALSE), other.exists.get(name, FALSE)
-            if not one.equivalent(two):
+            if not one.equivalent(two, domain):
                 return f"'{name}' exists where {one.simplified()} against where {two.simplified()}"
         return ""
 

@@ -133,6 +133,17 @@ class Description:
             return self
         return Description.of(tuple(pair for pair in box if pair[0] not in attributes) for box in self.boxes)
 
+    def free_of(self, attribute: str) -> Description | None:
+        """The same rows said without an attribute, or None where they cannot be.
+
+        >>> str(Description.parse("s = 1 and t < 5 or s = 1 and not t < 5").free_of("t"))
+        's = 1'
+        """
+        if attribute not in self.attributes:
+            return self
+        said = self.without(attribute)
+        return said if said.implies(self) else None
+
     def throughout(self, *attributes: str, domain: Domain | None = None) -> Description:
         """What matches for *every* value of these attributes that the domain allows.
 

@@ -88,7 +88,7 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
         return aborted(state, accent, reason)
     wide = state.units.forward(state.frame.some(first)).without(name)
     new = wide - state.units.forward(state.exists.get(name, FALSE))
-    if name in new.simplified(output_domain(state)).attributes:
+    if new.simplified(output_domain(state)).free_of(name) is None:
         return aborted(state, accent, f"where '{name}' is new cannot be said without speaking of '{name}'")
     state = _having(state, name, state.units.back(new))
     parts: Moves = [(new, accent.primitive)]

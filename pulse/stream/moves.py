@@ -57,7 +57,7 @@ def alter(
             passed += moves
         return passing(state, accent.position, _grouped(passed))
     state = with_side(state, side, replace(own, units=units))
-    part = state.units.forward(first)
+    part = accent.description if signature.sides == 1 else state.units.forward(first)
     out = AlterData(name, primitive.alpha, weight=signature.weight(primitive))
     state = replace(state, units=state.units.altered(name, primitive.alpha, first, weight=out.weight))
     return passing(state, accent.position, [(part, out)])

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from pulse.stream.accents import Accent, AccentError, AlterData, Row
 from pulse.stream.affine import IDENTITY, Affine
 from pulse.stream.boxes import Box, meet, subtract_all
-from pulse.stream.description import FALSE, Description
+from pulse.stream.description import FALSE, Description, Domain
 
 Cells: TypeAlias = Mapping[Affine, Description]
 
@@ -111,15 +111,15 @@ class Units:
         }
         return Units(cells, self.weights)
 
-    def equivalent(self, other: Units) -> bool:
-        """Whether both move every row alike."""
+    def equivalent(self, other: Units, domain: Domain | None = None) -> bool:
+        """Whether both move every row (of the domain, in first units) alike."""
         if any(
             self.weights.get(n, "") != other.weights.get(n, "")
             for n in self.cells.keys() & other.cells.keys()
         ):
             return False
         return all(
-            mine.get(map, FALSE).equivalent(theirs.get(map, FALSE))
+            mine.get(map, FALSE).equivalent(theirs.get(map, FALSE), domain)
             for name in self.cells.keys() | other.cells.keys()
             for mine, theirs in [(self.cells.get(name, {}), other.cells.get(name, {}))]
             for map in mine.keys() | theirs.keys()

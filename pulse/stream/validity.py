@@ -38,11 +38,12 @@ class Existence:
     where: Mapping[str, Description] = field(default_factory=dict)
     domain: Domain = NO_PROMISES
     closed: Description = FALSE  # of which rows punctuation said that none comes any more
+    strict: bool = True  # descriptions may speak of what exists only; what operators held may outlive it, and then says nothing
 
     @classmethod
-    def of(cls, attributes: Iterable[str], domain: Domain | None = None) -> Existence:
+    def of(cls, attributes: Iterable[str], domain: Domain | None = None, *, strict: bool = True) -> Existence:
         """At the beginning of a stream with these attributes."""
-        return cls(dict.fromkeys(attributes, TRUE), domain or NO_PROMISES)
+        return cls(dict.fromkeys(attributes, TRUE), domain or NO_PROMISES, strict=strict)
 
     def __getitem__(self, attribute: str) -> Description:
         return self.where.get(attribute, FALSE)
@@ -83,7 +84,7 @@ class Existence:
 
     def _check_description(self, description: Description, name: str) -> None:
         """Rows are compared on attributes that exist for them; where one does not, what is said holds of its absence as well."""
-        for attribute in sorted(description.attributes):
+        for attribute in sorted(description.attributes) if self.strict else ():
             absent = (description - self[attribute]) & self.domain.description
             compared = (absent & Description.where(**{attribute: DEFINED})).without(attribute)
             missing = compared - (absent & Description.where(**{attribute: UNDEFINED})).without(attribute)
@@ -96,8 +97,8 @@ class Existence:
         primitive, name = accent.primitive, accent.attribute
         here = self[name]
         if isinstance(primitive, AddAttribute):
-            if here.overlaps(accent.description):
-                both = here & accent.description
+            both = here & accent.description & self.domain.description
+            if not both.is_empty:
                 raise AccentError(
                     f"{accent}: '{name}' already exists{_where(both, self)}; drop it there first"
                 )
@@ -132,15 +133,21 @@ class Existence:
 
 
 def check_stream(
-    elements: Iterable[Control | Row], attributes: Collection[str], domain: Domain | None = None
+    elements: Iterable[Control | Row],
+    attributes: Collection[str],
+    domain: Domain | None = None,
+    *,
+    strict: bool = True,
 ) -> Existence:
     """What exists at the end of a stream; an :class:`AccentError` at its first element that does not fit.
+
+    Not ``strict`` is for what operators give: an accent that was held may speak of an attribute that is gone when it is passed.
 
     >>> stream = [Accent.parse("[[s = 2, add(p)]]"), {"s": 2, "p": 7}, Accent.parse("[[s = 2, drop(p)]]")]
     >>> check_stream(stream, ["s", "t"]).attributes
     ('s', 't')
     """
-    here = Existence.of(attributes, domain)
+    here = Existence.of(attributes, domain, strict=strict)
     for element in elements:
         if isinstance(element, (Accent, Punctuation)):
             here = here.after(element)

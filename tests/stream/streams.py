@@ -36,6 +36,7 @@ class World:
     alterable: tuple[str, ...] = ("t", "x", "p")
     fixed: tuple[str, ...] = ("s",)  # neither added nor dropped
     described: tuple[str, ...] = ("s", "t", "x", "p")
+    ordered: bool = False  # an attribute is changed only by what is said of those before it
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,8 +63,10 @@ PICKS = st.integers(0, 2**48 - 1).map(Picks)
 
 def described(pick: Picks, world: World, without: str) -> Description:
     names = [name for name in world.described if name != without]
+    if world.ordered and without:
+        names = [name for name in names if world.names.index(name) < world.names.index(without)]
     found = TRUE
-    for _ in range(pick([0, 1, 1, 2])):
+    for _ in range(pick([0, 1, 1, 2]) if names else 0):
         name = pick(names)
         comparator = pick(["=", "!="] if name in world.strings else ["=", "<", ">="])
         found = found & Description.where(**{name: ValueSet.compare(comparator, pick(values(world, name)))})
@@ -97,10 +100,10 @@ def fitted(here: Existence, primitive: Primitive, description: Description) -> A
     cut = description - exists if isinstance(primitive, AddAttribute) else description & exists
     for name in cut.attributes:
         cut = cut & here[name]
-    if cut.is_empty or primitive.attribute in cut.simplified().attributes:
+    if cut.is_empty:
         return None
-    accent = Accent(position=0, description=cut.simplified(), primitive=primitive)
     try:
+        accent = Accent(position=0, description=cut.simplified(), primitive=primitive)
         here.check(accent)
     except AccentError:
         return None
