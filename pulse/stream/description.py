@@ -10,13 +10,14 @@ Without a promise an attribute may be anything, also undefined.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pulse.stream import boxes as box_algebra
 from pulse.stream.affine import Affine
+from pulse.stream.box_index import LEAST, BoxIndex, index_of
 from pulse.stream.boxes import Box
 from pulse.stream.values import DEFINED, EVERYTHING, DescriptionError, ValueSet
 
@@ -61,23 +62,74 @@ class Description:
     def _tidy(cls, found: list[Box]) -> Description:
         return cls(tuple(box_algebra.merged(found) if 1 < len(found) <= _FEW else found))
 
+    def __reduce__(self) -> tuple[type[Description], tuple[tuple[Box, ...]]]:
+        return Description, (self.boxes,)  # without what is cached
+
+    @cached_property
+    def _index(self) -> tuple[BoxIndex | None, int]:
+        """An index, and how many of the boxes it is of; those after them are looked at one by one."""
+        index = index_of(self.boxes) if len(self.boxes) >= LEAST else None
+        return index, 0 if index is None else len(self.boxes)
+
+    def _near(self, box: Box) -> Sequence[Box]:
+        """The boxes that may overlap one."""
+        index, below = self._index
+        near = None if index is None else index.near(box, below)
+        return self.boxes if near is None else [*(self.boxes[at] for at in near), *self.boxes[below:]]
+
+    def _changed(self, kept: int, boxes: tuple[Box, ...]) -> Description:
+        """A large description of which the first boxes are this one's: they stay in its index, which is shared."""
+        found = Description(boxes)
+        index, below = self.__dict__.get("_index", (None, 0))
+        if index is None:
+            return found
+        if index.size == kept == below:
+            index.extend(boxes[kept:])
+            found.__dict__["_index"] = (index, len(boxes))
+        elif len(boxes) - min(below, kept) <= _FEW:
+            found.__dict__["_index"] = (index, min(below, kept))
+        return found
+
     def __and__(self, other: Description) -> Description:
         if TRUE in (self, other):
             return self if other == TRUE else other
-        met = (box_algebra.meet(one, two) for one in self.boxes for two in other.boxes)
+        few, many = (self, other) if len(self.boxes) <= len(other.boxes) else (other, self)
+        met = (box_algebra.meet(one, two) for one in few.boxes for two in many._near(one))
         return self._tidy([box for box in met if box is not None])
 
     def __or__(self, other: Description) -> Description:
         if not self.boxes or not other.boxes:
             return self if self.boxes else other
-        new = [piece for box in other.boxes for piece in box_algebra.subtract_all(box, self.boxes)]
-        return self._tidy([*self.boxes, *new]) if new else self
+        base, more = (self, other) if len(self.boxes) >= len(other.boxes) else (other, self)
+        new = [piece for box in more.boxes for piece in box_algebra.subtract_all(box, base._near(box))]
+        if len(base.boxes) + len(new) <= _FEW:
+            return self._tidy([*base.boxes, *new])
+        return base._changed(len(base.boxes), (*base.boxes, *new)) if new else base
 
     def __sub__(self, other: Description) -> Description:
-        if not other.boxes:
+        touched = self._touched(other)
+        if not touched:
             return self
-        left = [piece for box in self.boxes for piece in box_algebra.subtract_all(box, other.boxes)]
-        return self._tidy(left)
+        first = touched[0]
+        left = list(self.boxes[:first])
+        for at, box in enumerate(self.boxes[first:], first):
+            left += box_algebra.subtract_all(box, other._near(box)) if at in touched else [box]
+        return self._tidy(left) if len(left) <= _FEW else self._changed(first, tuple(left))
+
+    def _touched(self, other: Description) -> list[int]:
+        """The positions of boxes that overlap another description."""
+        index, below = self._index
+        near = [None if index is None else index.near(box, below) for box in other.boxes]
+        if any(positions is None for positions in near):
+            tried: Iterable[int] = range(len(self.boxes))
+        else:
+            found = {at for positions in near for at in positions or ()}
+            tried = sorted(found | set(range(below, len(self.boxes))))
+        return [
+            at
+            for at in tried
+            if any(box_algebra.overlap(self.boxes[at], box) for box in other._near(self.boxes[at]))
+        ]
 
     def __invert__(self) -> Description:
         return TRUE - self
@@ -100,7 +152,7 @@ class Description:
     def implies(self, other: Description, domain: Domain | None = None) -> bool:
         """Whether every row (of the domain) that matches this matches the other."""
         boxes = self.boxes if domain is None else (self & domain.description).boxes
-        return all(box_algebra.covered(box, other.boxes) for box in boxes)
+        return all(box_algebra.covered(box, other._near(box)) for box in boxes)
 
     def covers(self, domain: Domain) -> bool:
         """Whether every row of the domain matches."""
@@ -108,7 +160,8 @@ class Description:
 
     def overlaps(self, other: Description) -> bool:
         """Whether some row matches both."""
-        return any(box_algebra.overlap(one, two) for one in self.boxes for two in other.boxes)
+        few, many = (self, other) if len(self.boxes) <= len(other.boxes) else (other, self)
+        return any(box_algebra.overlap(one, two) for one in few.boxes for two in many._near(one))
 
     def equivalent(self, other: Description, domain: Domain | None = None) -> bool:
         """Whether the same rows (of the domain) match."""
@@ -125,7 +178,11 @@ class Description:
         >>> Description.parse("p < 5").matches({}), (~Description.parse("p < 5")).matches({})
         (False, True)
         """
-        return any(all(values.contains(row.get(name)) for name, values in box) for box in self.boxes)
+        index, below = self._index
+        boxes = self.boxes
+        if index is not None:
+            boxes = (*(boxes[at] for at in index.holding(row, below)), *boxes[below:])
+        return any(all(values.contains(row.get(name)) for name, values in box) for box in boxes)
 
     def without(self, *attributes: str) -> Description:
         """The projection: what matches for *some* value of these attributes."""

@@ -252,3 +252,46 @@ def test_scalars() -> None:
 def test_floats_compare_as_floats_do(x: float, v: float) -> None:
     assert ValueSet.compare("<", v).contains(x) == (x < v)
     assert ValueSet.compare("=", v).contains(x) == (x == v)
+
+
+# -- Large descriptions, which have an index
+
+PIECES = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 3), st.sampled_from(["or", "minus"])), max_size=120
+)
+KEYED = [{"k": f"K{k}", "n": n} for k in range(31) for n in (0, 1, 2, 3, None)] + [
+    {"n": 1},
+    {"k": "else", "n": 2},
+]
+
+
+def piece(k: int, n: int) -> Description:
+    if k % 10 == 9:  # not pinned to a key
+        return Description.where(n=n)
+    return Description.where(
+        k={f"K{k}", f"K{k // 2}"} if k % 7 == 0 else f"K{k}", n=ValueSet.compare(">=", n)
+    )
+
+
+def chosen(description: Description) -> set[int]:
+    return {i for i, row in enumerate(KEYED) if description.matches(row)}
+
+
+@given(PIECES)
+def test_many_boxes(pieces: list[tuple[int, int, str]]) -> None:
+    found, rows = FALSE, set[int]()
+    before: list[tuple[Description, set[int]]] = []
+    for k, n, how in pieces:
+        one = piece(k, n)
+        found, rows = (found | one, rows | chosen(one)) if how == "or" else (found - one, rows - chosen(one))
+        before.append((found, rows))
+    for description, expected in before[::11]:  # sharing an index with what came after changes nothing
+        assert chosen(description) == expected
+    for k in range(0, 31, 5):
+        one = piece(k, 2)
+        assert chosen(found & one) == rows & chosen(one)
+        assert chosen(found | one) == chosen(one | found) == rows | chosen(one)
+        assert chosen(one - found) == chosen(one) - rows
+        assert found.overlaps(one) == one.overlaps(found) == (not (found & one).is_empty)
+        assert (found | one).implies(found) == (one - found).is_empty
+    assert pickle.loads(pickle.dumps(found)) == found
