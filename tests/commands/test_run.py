@@ -78,7 +78,7 @@ def test_what_is_wrong_is_said(job: Path) -> None:
     with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
         run(job, "--engine", "flink")
     job.write_text(JOB.replace("horizon", "horizn"), encoding="utf-8")
-    with pytest.raises(PulseError, match="unknown 'horizn' in .streams.S.; did you mean 'horizon'"):
+    with pytest.raises(PulseError, match=r"unknown 'horizn' in \[streams.S\]; did you mean 'horizon'"):
         run(job, "--once")
     chosen = job.with_name("other.toml")
     chosen.write_text(JOB, encoding="utf-8")
