@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.kernels.steps import apply_steps, cut_at_steps, scaled_drift
 from pulse.operators.relation import Relation
@@ -30,9 +31,14 @@ from pulse.stream.steps import Located, Steps
 
 @dataclass(frozen=True)
 class Alter:
-    """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names."""
+    """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names.
+
+    Segments of attributes among ``held`` are not cut: the map in force at their start is theirs. That is what undoes a value that
+    was recorded before the change and held across it.
+    """
 
     steps: Mapping[str, Steps]
+    held: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -45,13 +51,13 @@ class Alter:
 
     def inverse(self) -> Alter:
         """What undoes this."""
-        return Alter({name: steps.inverse() for name, steps in self.steps.items()})
+        return Alter({name: steps.inverse() for name, steps in self.steps.items()}, self.held)
 
     def segments(self, relation: Relation) -> Relation:
         """Cut where a map changes, and scaled."""
         for name, steps in self.steps.items():
             if name in relation.models and not steps.is_empty:
-                relation = _segments(relation, name, steps)
+                relation = _segments(relation, name, steps, cut=name not in self.held)
         return relation
 
     def samples(self, samples: Samples) -> Samples:
@@ -93,13 +99,14 @@ class Alter:
         return batch
 
 
-def _segments(relation: Relation, name: str, steps: Steps) -> Relation:
+def _segments(relation: Relation, name: str, steps: Steps, *, cut: bool = True) -> Relation:
     found = steps.located(
         _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps), len(relation)
     )
     if not _concerns(found):
         return relation
-    parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+    ends = relation.hi if cut else relation.lo  # a point is never cut
+    parts = cut_at_steps(relation.ref, relation.lo, ends, found.cell, found.steps)
     if (parts.step < 0).all():
         return relation
     if len(parts.row) > len(relation):
@@ -145,3 +152,40 @@ def _concerns(found: Located) -> bool:
 
 def _scales(found: Located) -> tuple[FloatArray, FloatArray]:
     return found.maps[0], np.zeros_like(found.maps[1])
+
+
+@dataclass(frozen=True)
+class Cease:
+    """Rows only where all attributes exist (drop, semantics 8.2): ``steps`` by attribute, whose scale is above 1 where not."""
+
+    steps: Mapping[str, Steps]
+
+    def segments(self, relation: Relation) -> Relation:
+        """Cut where an attribute ends or begins, without what lies between."""
+        for name, steps in self.steps.items():
+            if name not in relation.models or steps.is_empty:
+                continue
+            found = steps.located(
+                _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+                len(relation),
+            )
+            parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+            kept = np.flatnonzero(np.append(found.maps[0], 1.0)[parts.step] <= 1.0)
+            if len(kept) < len(parts.row):
+                relation = relation.take(parts.row[kept], lo=parts.lo[kept], hi=parts.hi[kept])
+                relation = replace(relation, drift={})
+        return relation
+
+    def samples(self, samples: Samples) -> Samples:
+        """Absent where an attribute is not."""
+        certainty = samples.certainty
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            found = steps.located(
+                _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                len(samples),
+            )
+            scale = apply_steps(np.ones(len(samples)), found.cell, samples.times, found.steps, found.maps)
+            certainty = np.where(scale > 1.0, np.uint8(ABSENT), certainty)
+        return replace(samples, certainty=certainty)

@@ -236,6 +236,9 @@ class Session:
         lineage: bool = False,
         as_of: Any = None,
         version: int | Mapping[str, int] | None = None,
+        accents: Any = None,
+        evolution: Any = None,
+        accumulate: bool = True,
         **more: Any,
     ) -> Answer:
         """Ask a query of stored models.
@@ -243,7 +246,14 @@ class Session:
         ``streams`` maps the names of the query's streams to models, beside those registered. Parameters, ``:name`` in
         the query, are given as keywords, or in ``parameters``. ``possible`` is ``WITH POSSIBLE``. ``as_of`` is ``AS OF`` a time,
         ``version`` that of a version, of all streams or by name: for streams of which the query does not say it itself.
+
+        Answers about streams with accents are in the units in force at each instant. ``accents`` are logs by stream (one for the
+        only stream), for models that were fitted without theirs. ``evolution`` is a policy, or one by stream: ``"evolve"``,
+        ``"exception"``, ``"ignore"``, or a mapping of add, drop, alter to these. With ``accumulate=False`` an operator
+        aborts where its output cannot say what an accent describes, instead of holding it. A query that cannot go on after an
+        accent raises :class:`~pulse.runtime.accents.QueryAbortedError` with its answer before it as ``emitted``.
         """
+        from pulse.runtime.accents import evolution_of
         from pulse.runtime.answer import Answer
 
         order = self._order(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
@@ -253,6 +263,7 @@ class Session:
             asked=order.query,
             spark=self._spark_if_any(),
             lineage=lineage,
+            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate),
         )
 
     def revised(
@@ -348,7 +359,8 @@ class Session:
         if possible:
             parsed = replace(parsed, possible=True)
         parsed = read_as_of(parsed, as_of, version)
-        return _Question(parsed, {name: model.stored for name, model in known.items()}, dict(parameters))
+        paths = {name: model.stored for name, model in known.items()}
+        return _Question(parsed, paths, dict(parameters), {name: one.schema for name, one in known.items()})
 
     def _spark_if_any(self) -> Callable[[], SparkSession] | None:
         return None if self.engine == "local" else lambda: self.spark
@@ -362,6 +374,7 @@ class _Question(NamedTuple):
     query: Query
     paths: dict[str, Stored]
     parameters: dict[str, Any]
+    schemas: dict[str, StreamSchema]
 
 
 class _Order:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pulse.core.time import format_duration
 from pulse.plan.equations import Degrees, equation_systems
@@ -16,10 +16,11 @@ from pulse.plan.query import Query
 from pulse.plan.show import duration, exchange, line, show
 
 
-def explain(query: Query, degrees: Degrees | None = None) -> str:
+def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str] = ()) -> str:
     """All there is to say about how a query is answered. Its parameters may be open.
 
-    With ``degrees``, the highest degree of each stored attribute, equations are spelled out.
+    With ``degrees``, the highest degree of each stored attribute, equations are spelled out. ``accents`` are lines about those of
+    its streams (:mod:`pulse.plan.accented`).
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
@@ -60,6 +61,7 @@ def explain(query: Query, degrees: Degrees | None = None) -> str:
         "equation systems": list(_equations(rewritten, degrees)) or ["none: nothing is solved or aggregated"],
         "fragments and exchanges": list(_fragments(place_exchanges(rewritten))),
         "revisions": list(explain_modes(optimise(query.plan, mirror=False))),
+        **({"accents": list(accents)} if accents else {}),
         "answer": list(_answer(query)),
     }
     return "\n\n".join(

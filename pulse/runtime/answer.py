@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pulse.plan.accented import Accented
 from pulse.plan.explain import explain
 from pulse.plan.query import Query
 from pulse.runtime import local
-from pulse.runtime.job import Job, prepare
+from pulse.runtime.accents import AS_STORED, Evolution, aborted, follow
+from pulse.runtime.job import Job, at_versions, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pulse.runtime.revised import RevisedAnswer
+
+
+_TOLD = 20  # accents of a stream that explain tells of
 
 
 def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
@@ -49,10 +54,11 @@ class Answer:
         asked: Query | None = None,
         spark: Callable[[], SparkSession] | None = None,
         lineage: bool = False,
+        evolution: Evolution = AS_STORED,
     ) -> None:
         self.query = query
         self._asked = asked or query
-        self._paths, self._spark, self._lineage = paths, spark, lineage
+        self._paths, self._spark, self._lineage, self._evolution = paths, spark, lineage, evolution
 
     def tuples(self) -> DataFrame | pa.Table:
         """Sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
@@ -60,13 +66,13 @@ class Answer:
         The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has none,
         and asking is an error.
         """
-        return self._run(prepare(self.query, self._paths, tuples=True))
+        return self._run(self._prepared(tuples=True))
 
     def segments(self, *, lineage: bool | None = None) -> DataFrame | pa.Table:
         """Result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``; with ``lineage`` also
         the ids, keys and ranges of the segments that caused each."""
         wanted = self._lineage if lineage is None else lineage
-        return self._run(prepare(self.query, self._paths, tuples=False, lineage=wanted))
+        return self._run(self._prepared(tuples=False, lineage=wanted))
 
     def revised(self, since: Any, **options: Any) -> RevisedAnswer:
         """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
@@ -77,7 +83,7 @@ class Answer:
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
         """The first rows that are found, and whether there are more; work stops when they are there."""
         wanted = self.query.rate is not None if tuples is None else tuples
-        job = prepare(self.query, self._paths, tuples=wanted, lineage=self._lineage and not wanted)
+        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
         if self._spark is None:
             found: list[pa.RecordBatch] = []
             for batch in local.batches(job):
@@ -89,7 +95,11 @@ class Answer:
             from pulse.runtime import historical
 
             table = self._collected(historical.frame(self._spark(), job).limit(count + 1))
-        return table.slice(0, count), table.num_rows > count
+        shown = table.slice(0, count), table.num_rows > count
+        restating = job.accents.restating
+        if restating is not None and restating.end is not None and not shown[1]:
+            raise aborted(restating, shown[0])
+        return shown
 
     def to_arrow(self) -> pa.Table:
         """Tuples, if the query has a rate, else segments, brought to this process."""
@@ -101,7 +111,12 @@ class Answer:
 
     def explain(self) -> str:
         """The plan, its equation systems, and what is shuffled."""
-        return explain(self._asked, degrees(self._paths))
+        return explain(self._asked, degrees(self._paths), self.accents(_TOLD).lines())
+
+    def accents(self, first: int | None = None) -> Accented:
+        """What becomes of the accents of its streams, all or the first ones of each, operator by operator (``pulse check``)."""
+        query, paths = at_versions(self.query, self._paths)
+        return follow(query.plan, paths, self._evolution, told=True, first=first)
 
     def causes(self, row: int | None = None) -> pa.Table:
         """The stored segments that caused one result segment, or all: id, key and range. Brings the segments here."""
@@ -122,16 +137,13 @@ class Answer:
         A name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted.
         """
         wanted = self.query.rate is not None if tuples is None else tuples
-        job = prepare(self.query, self._paths, tuples=wanted, lineage=self._lineage and not wanted)
+        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
-        if self._spark is None:
-            return write_batches(local.batches(job, progress), job.schema, out)
-        from pulse.runtime import historical
-        from pulse.runtime.watch import watched
-
-        frame = historical.frame(self._spark(), job)
-        with watched(self._spark(), progress) if progress is not None else nullcontext():
-            return write_frame(frame, out, overwrite=overwrite)
+        rows = self._written(job, out, overwrite=overwrite, progress=progress)
+        restating = job.accents.restating
+        if restating is not None and restating.end is not None:
+            raise aborted(restating, out)
+        return rows
 
     def plot(self, **options: Any) -> Any:
         """A picture of the answer; see :func:`pulse.plot.plot_answer`. Needs the extra ``plot``."""
@@ -150,12 +162,30 @@ class Answer:
             f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine})"
         )
 
+    def _prepared(self, *, tuples: bool, lineage: bool = False) -> Job:
+        return prepare(self.query, self._paths, tuples=tuples, lineage=lineage, evolution=self._evolution)
+
     def _run(self, job: Job) -> DataFrame | pa.Table:
         if self._spark is None:
-            return local.run(job)
-        from pulse.runtime import historical
+            result = local.run(job)
+        else:
+            from pulse.runtime import historical
 
-        return historical.frame(self._spark(), job)
+            result = historical.frame(self._spark(), job)
+        restating = job.accents.restating
+        if restating is not None and restating.end is not None:
+            raise aborted(restating, result)
+        return result
+
+    def _written(self, job: Job, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
+        if self._spark is None:
+            return write_batches(local.batches(job, progress), job.schema, out)
+        from pulse.runtime import historical
+        from pulse.runtime.watch import watched
+
+        frame = historical.frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(frame, out, overwrite=overwrite)
 
     def _collected(self, result: Any) -> pa.Table:
         if isinstance(result, pa.Table):

@@ -123,6 +123,8 @@ def segments_of(
     if not job.query.possible:
         relation = without_possible(relation)
     _check(job, Within(job.errors).segments(relation) if job.errors else None)
+    if job.accents.restating is not None:
+        relation = job.accents.restating.segments(relation)
     return _selected(relation, job.columns)
 
 
@@ -136,7 +138,7 @@ def samples_of(
         outside = (samples.times < bucket[0]) | (samples.times >= bucket[1])
         samples = replace(samples, certainty=np.where(outside, np.uint8(ABSENT), samples.certainty))
     _check(job, Within(job.errors).samples(samples) if job.errors else None)
-    return samples
+    return samples if job.accents.restating is None else job.accents.restating.samples(samples)
 
 
 def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:

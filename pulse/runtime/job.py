@@ -21,6 +21,7 @@ from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.symmetry import same_but_for_names
+from pulse.runtime.accents import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.manifest import LayerFile, PartFile
 from pulse.store.stored import Stored
@@ -46,6 +47,7 @@ class Job:
     summary: bool = False
     grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
     spans: Sequence[tuple[int, int]] | None = None
+    accents: JobAccents = NO_ACCENTS
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
@@ -101,7 +103,8 @@ class Job:
     def reading(self, fragment: Fragment) -> Reading:
         """What a fragment over scans reads."""
         own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
-        return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage)
+        undoing = self.accents.undoing.get(own[0].stream)
+        return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, undoing=undoing)
 
     def keys(self, fragment: Fragment) -> Expression:
         """Of which keys it reads segments: those that any of its scans wants."""
@@ -137,6 +140,7 @@ def prepare(
     tuples: bool,
     lineage: bool = False,
     summary: bool = False,
+    evolution: Evolution = AS_STORED,
 ) -> Job:
     """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
     rate = query.rate if tuples else None
@@ -148,7 +152,8 @@ def prepare(
     plan = place_exchanges(optimise(query.plan))
     used = {scan.stream for scan in scans(plan)}
     pinned = {name: Stored.of(paths[name]).pinned() for name in sorted(used)}
-    job = Job(replace(query, plan=plan), pinned, rate, lineage, summary)
+    accents = job_accents(query.plan, pinned, evolution)
+    job = Job(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
     return replace(job, grids=_grids(plan, job.paths))
 
 

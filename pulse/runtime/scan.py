@@ -37,6 +37,7 @@ from pulse.core.order import Ranges, narrow
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Scan
+from pulse.runtime.undoing import Undoing
 from pulse.store.model import Model
 from pulse.store.stored import Stored
 from pulse.store.units import Unit, own_lineage, read_unit
@@ -94,13 +95,23 @@ class Reading:
     stored: Stored
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
+    undoing: Undoing | None = None  # alter data that its segments still show
 
 
-def reading(model: Stored, columns: Columns, scans: tuple[Scan, ...], *, lineage: bool) -> Reading:
+def reading(
+    model: Stored,
+    columns: Columns,
+    scans: tuple[Scan, ...],
+    *,
+    lineage: bool,
+    undoing: Undoing | None = None,
+) -> Reading:
     """The reading that serves all these scans of one stream, which the model has with these columns."""
     every = (*columns.modelled, *columns.unmodelled_names)
     needed = {name for scan in scans for name in _needed(scan, every)}
-    return Reading(model, tuple(name for name in every if name in needed), lineage)
+    if undoing is not None:
+        needed |= undoing.columns & set(every)
+    return Reading(model, tuple(name for name in every if name in needed), lineage, undoing)
 
 
 def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
@@ -133,17 +144,19 @@ def _relation(table: pa.Table | None, model: Model, reading: Reading, unit: Unit
         stored.time,
         stored.points,
     )
+    causes = None
     if reading.lineage:
         if table is None:
             assert unit is not None
             table, causes = own_lineage(model, unit)
         else:
             causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
-        return Relation.from_table(table.select(_names(columns)), columns, lineage=causes)
-    if table is None:
+        table = table.select(_names(columns))
+    elif table is None:
         assert unit is not None
         table = read_unit(model, unit, _names(columns))
-    return Relation.from_table(table, columns)
+    relation = Relation.from_table(table, columns, lineage=causes)
+    return relation if reading.undoing is None else reading.undoing.segments(relation)
 
 
 def _names(columns: Columns) -> list[str]:

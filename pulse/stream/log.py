@@ -101,6 +101,10 @@ class AccentLog:
     def __len__(self) -> int:
         return len(self.controls)
 
+    def __getitem__(self, some: slice) -> AccentLog:
+        """A stretch of it."""
+        return AccentLog(self.controls[some], self.attributes, self.lines[some])
+
     def __add__(self, later: AccentLog) -> AccentLog:
         names = tuple(dict.fromkeys((*self.attributes, *later.attributes)))
         both = AccentLog.of((*self.controls, *later.controls), lines=(*self.lines, *later.lines))

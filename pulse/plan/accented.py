@@ -1,0 +1,244 @@
+"""What accents do to a query: its operators' signatures run over the accents of its streams, before any data (semantics 8.2-8.5).
+
+::
+
+    accents of S ──scan──> S.price ──window──> ap ──join──> S.ap, L.ap ──project──> diff ──> accents of the answer
+                                                     │
+                                                     └── passes, holds (and undoes meanwhile), or aborts
+
+The query itself is evaluated once, in the units of its streams' starts. The answer is then restated by the accents that come
+out: each value is in the units in force at its instant. What an operator holds is undone in that it is not restated. An accent
+that the query cannot survive ends it at its instant: what comes before stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pulse.core.time import format_instant
+from pulse.plan.derived import Derived, renamed
+from pulse.plan.nodes import Node
+from pulse.plan.show import line
+from pulse.plan.signatures import Handling, handling
+from pulse.stream.accents import Accent, AddAttribute, AlterData, Control
+from pulse.stream.affine import Affine
+from pulse.stream.description import NO_PROMISES, Domain
+from pulse.stream.log import AccentLog
+from pulse.stream.machine import receive
+from pulse.stream.policy import Policy
+from pulse.stream.state import Mode, State
+from pulse.stream.steps import Alteration, Steps
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one operator does with an accent."""
+
+    operator: str
+    does: str
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.does}"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of one accent of a stream, operator by operator; ``aborts`` says why the query ends, if it does."""
+
+    stream: str
+    accent: Control
+    verdicts: tuple[Verdict, ...]
+    passed: tuple[Control, ...] = ()
+    aborts: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In a word."""
+        return "aborts" if self.aborts else "passes" if self.passed else "is held"
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.stream} at {format_instant(self.accent.position)}: {self.accent} {self.outcome}"
+        yield from (f"  {one}" for one in self.verdicts)
+        if self.passed:
+            yield f"  answer: {', '.join(map(str, self.passed))}"
+
+
+@dataclass(frozen=True)
+class Accented:
+    """The accents of a query's answer, in the order of their instants. ``time`` is the name of its time."""
+
+    time: str
+    passed: tuple[Accent, ...] = ()
+    aborted_at: int | None = None
+    reason: str = ""
+    fates: tuple[Fate, ...] = field(default=(), compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the answer stays as it is."""
+        return not self.passed and self.aborted_at is None
+
+    def steps(self) -> dict[str, Steps]:
+        """How the answer is restated, by attribute."""
+        found: dict[str, list[Alteration]] = {}
+        for one in self.passed:
+            if isinstance(one.primitive, AlterData):
+                found.setdefault(one.attribute, []).append(
+                    Alteration(one.position, one.description, one.primitive.alpha)
+                )
+        return {name: Steps.of(own, time=self.time) for name, own in found.items()}
+
+    def ends(self) -> dict[str, Steps]:
+        """Where attributes of the answer end, and begin again: the scale is above 1 where they are not."""
+        found: dict[str, list[Alteration]] = {}
+        for one in self.passed:
+            if not isinstance(one.primitive, AlterData):
+                map = Affine("1/2") if isinstance(one.primitive, AddAttribute) else Affine(2)
+                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
+        return {name: Steps.of(own, time=self.time) for name, own in found.items()}
+
+    def lines(self) -> list[str]:
+        """What becomes of every accent, for people."""
+        return [text for fate in self.fates for text in fate.lines()]
+
+
+class _Abort(Exception):
+    """Inside this file: an operator cannot go on."""
+
+
+class _Operator:
+    """A node of the plan and what it knows of accents."""
+
+    def __init__(
+        self, node: Node, inputs: list[_Operator], domain: Domain, mode: Mode, stream: str = ""
+    ) -> None:
+        self.inputs, self.stream, self.label = inputs, stream, line(node)
+        self._how: Handling = handling(node)
+        self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
+        self._state: State | None = None
+        self.domain = domain
+        signature = self._how.signature
+        if signature is not None:
+            domains = [one.domain for one in inputs] or [domain]
+            common = domains[0]
+            for other in domains[1:]:
+                common = common.and_(other) if signature.exclusive else common.or_(other)
+            schemas = [(*one.columns.names, one.columns.time) for one in node.inputs]
+            self._state = State.start(
+                replace(signature, operator=self.label), *schemas, domain=common, mode=mode
+            )
+            self.domain = signature.domain(*domains)
+        names = self._how.names
+        self.domain = Domain.from_values(
+            {names.get(name, name): values for name, values in self.domain.promises}
+        )
+
+    def push(self, stream: str, control: Control, verdicts: list[Verdict] | None) -> list[Control]:
+        """What comes out when an accent of a stream comes in."""
+        came = [[control]] if self.stream == stream and not self.inputs else []
+        came = came or [one.push(stream, control, verdicts) for one in self.inputs]
+        if not any(came):
+            return []
+        out: list[Control] = []
+        for side, some in enumerate(came):
+            for one in some:
+                out += self._receive(side, one, verdicts)
+        held = len(out) > 0
+        if self._derived is not None:
+            out = self._derived.push(out)
+            held = held and self._derived.stays
+        out = [renamed(one, self._how.names) for one in out]
+        if verdicts is not None:
+            all_came = [one for some in came for one in some]
+            verdicts.append(Verdict(self.label, _said(self._how, all_came, out, held)))
+        return out
+
+    def _receive(self, side: int, control: Control, verdicts: list[Verdict] | None) -> tuple[Control, ...]:
+        if self._state is None or self._passes_plainly(side, control):
+            return (control,)
+        self._state, step = receive(self._state, side, control)
+        if step.abort:
+            if verdicts is not None:
+                verdicts.append(Verdict(self.label, f"aborts at {control}"))
+            raise _Abort(step.abort)
+        return step.passed
+
+    def _passes_plainly(self, side: int, control: Control) -> bool:
+        """Whether alter data passes as it is, whatever came before: descriptions on models never speak of what has units."""
+        assert self._state is not None
+        signature = self._state.signature
+        if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
+            return False
+        name, said = control.attribute, control.description.attributes
+        lost = signature.accumulator.among(said) or (signature.window and signature.window.attribute in said)
+        special = name in signature.merge or name in signature.ignored or name in signature.absorbed
+        return not lost and not special and name not in self._state.sides[side].paths
+
+
+def _said(how: Handling, came: list[Control], out: list[Control], stays: bool) -> str:
+    """A verdict in words."""
+    if out:
+        same = [str(one) for one in came] == [str(one) for one in out]
+        return "passes it" if same else f"passes {', '.join(map(str, out))}"
+    names = {one.attribute for one in came if isinstance(one, Accent)}
+    if names and how.signature is not None and all(name in how.signature.ignored for name in names):
+        return "leaves it out: its output has no such attribute"
+    if stays:
+        return f"holds it: {how.held}"
+    if (
+        how.outputs is not None
+        and how.signature is not None
+        and not how.signature.accumulator.among(name for one in came for name in one.description.attributes)
+    ):
+        return "absorbs it: its output is the same in both units"
+    if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in came):
+        return "holds it, and undoes it meanwhile: its output cannot say yet for which rows"
+    return "absorbs it"
+
+
+def accented(
+    plan: Node,
+    logs: Mapping[str, AccentLog],
+    *,
+    policies: Mapping[str, Policy] | None = None,
+    domains: Mapping[str, Domain] | None = None,
+    mode: Mode = "accumulate",
+    told: bool = False,
+) -> Accented:
+    """What becomes of the accents of a plan's streams (before rewriting), by the names that its scans give them.
+
+    ``domains`` promise the values of key columns, by their own names: an operator that loses a key waits until all are covered.
+    With ``told`` every operator's verdict is kept, in words.
+    """
+    root = _build(plan, domains or {}, mode)
+    chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
+    passed: list[Accent] = []
+    fates: list[Fate] = []
+    for name, control in _in_order(logs, chosen):
+        verdicts: list[Verdict] | None = [] if told else None
+        try:
+            if isinstance(control, Accent) and chosen[name].choice(control) == "exception":
+                raise _Abort(f"stream {name}: the policy is to stop at {control} on '{control.attribute}'")
+            out = root.push(name, control, verdicts)
+        except _Abort as e:
+            fates.append(Fate(name, control, tuple(verdicts or ()), aborts=str(e)))
+            reason = f"query: ends at {format_instant(control.position)}: {e}; what it gave for earlier times stays"
+            return Accented(plan.columns.time, tuple(passed), control.position, reason, tuple(fates))
+        if told:
+            fates.append(Fate(name, control, tuple(verdicts or ()), tuple(out)))
+        passed += [one for one in out if isinstance(one, Accent)]
+    return Accented(plan.columns.time, tuple(passed), fates=tuple(fates))
+
+
+def _in_order(logs: Mapping[str, AccentLog], policies: Mapping[str, Policy]) -> Iterator[tuple[str, Control]]:
+    """The accents of all streams by instant, without those that are ignored."""
+    every = [(name, one) for name, log in logs.items() for one in log.evolving(policies[name]).controls]
+    yield from sorted(every, key=lambda pair: pair[1].position)
+
+
+def _build(node: Node, domains: Mapping[str, Domain], mode: Mode) -> _Operator:
+    inputs = [_build(one, domains, mode) for one in node.inputs]
+    stream = str(getattr(node, "stream", ""))
+    return _Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream)

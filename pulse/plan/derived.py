@@ -1,0 +1,127 @@
+"""Outputs that an operator makes of its input's attributes, and how they move when those are altered (semantics 8.1, 8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pulse.stream.accents import Accent, AlterData, Control, Primitive
+from pulse.stream.affine import IDENTITY, Affine
+from pulse.stream.description import FALSE, Description
+from pulse.stream.units import Units
+
+
+@dataclass(frozen=True)
+class Output:
+    """``name`` is made of ``inputs``; ``combine`` gives its map from theirs, or None where it has none.
+
+    ``single`` says that the map of one alteration alone is enough: the output follows step by step.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    combine: Callable[[Mapping[str, Affine]], Affine | None]
+    single: bool = False
+
+
+@dataclass
+class Derived:
+    """What is known of the units of an operator's outputs; accents go through in the order they come."""
+
+    outputs: tuple[Output, ...]
+    stays: bool = False  # whether, at what came last, an output could not follow
+    _inputs: Units = field(default_factory=Units)
+    _units: Units = field(default_factory=Units)
+
+    def push(self, controls: Iterable[Control]) -> list[Control]:
+        """The accents of the outputs, of those of the inputs that came at once: an output moves when all it is made of has."""
+        self.stays = False
+        passed: list[Control] = []
+        touched: dict[str, Description] = {}
+        position = 0
+        for control in controls:
+            position = control.position
+            if not isinstance(control, Accent):
+                passed.append(control)
+                continue
+            users = [one for one in self.outputs if control.attribute in one.inputs]
+            for one in users:
+                if not isinstance(control.primitive, AlterData):
+                    passed.append(replace(control, primitive=replace(control.primitive, attribute=one.name)))
+                elif one.single:
+                    map = one.combine({control.attribute: control.primitive.alpha})
+                    if map is not None and not map.is_identity:
+                        passed.append(replace(control, primitive=AlterData(one.name, map)))
+                else:
+                    touched[one.name] = touched.get(one.name, FALSE) | control.description
+            if isinstance(control.primitive, AlterData) and any(not one.single for one in users):
+                self._inputs = self._inputs.altered(
+                    control.attribute, control.primitive.alpha, control.description
+                )
+        for one in self.outputs:
+            if one.name in touched:
+                passed += self._moved(one, touched[one.name], position)
+        return passed
+
+    def _moved(self, output: Output, where: Description, position: int) -> Iterator[Accent]:
+        """From the units that the output is in to those that its inputs are in, where there are such."""
+        found: dict[Affine, Description] = {}
+        for piece, maps in self._pieces(output.inputs, where):
+            total = output.combine(maps)
+            if total is None:
+                self.stays = True
+                continue
+            for old, part in _split(self._units, output.name, piece):
+                step = total.after(old.inverse())
+                if not step.is_identity:
+                    found[step] = found.get(step, FALSE) | part
+        for step, part in found.items():
+            self._units = self._units.altered(output.name, step, part)
+            yield Accent(
+                position=position, description=part.simplified(), primitive=AlterData(output.name, step)
+            )
+
+    def _pieces(
+        self, names: tuple[str, ...], where: Description
+    ) -> Iterator[tuple[Description, dict[str, Affine]]]:
+        """A description cut so that in each piece every input has one map."""
+        work: list[tuple[Description, dict[str, Affine]]] = [(where, {})]
+        for name in names:
+            work = [
+                (part, {**maps, name: map})
+                for piece, maps in work
+                for map, part in _split(self._inputs, name, piece)
+            ]
+        yield from work
+
+
+def _split(units: Units, name: str, where: Description) -> Iterator[tuple[Affine, Description]]:
+    """A description by the map that an attribute has."""
+    for map, cell in units.cells.get(name, {}).items():
+        part = where & cell
+        if not part.is_empty:
+            yield map, part
+            where = where - cell
+    if not where.is_empty:
+        yield IDENTITY, where
+
+
+def renamed(control: Control, names: Mapping[str, str]) -> Control:
+    """The same of attributes under other names, in its description and, of a key or the like, in its primitive."""
+    if not names:
+        return control
+    boxes = tuple(
+        tuple(sorted(((names.get(name, name), values) for name, values in box), key=lambda pair: pair[0]))
+        for box in control.description.boxes
+    )
+    moved = replace(control, description=Description(boxes))
+    if isinstance(moved, Accent) and moved.attribute in names:
+        moved = replace(moved, primitive=_of(moved, names[moved.attribute]))
+    return moved
+
+
+def _of(accent: Accent, attribute: str) -> Primitive:
+    primitive = accent.primitive
+    if isinstance(primitive, AlterData):
+        return AlterData(attribute, primitive.alpha)
+    return replace(primitive, attribute=attribute)

@@ -1,0 +1,205 @@
+"""The signature (F, M, A) of every node of a plan, and how its outputs follow its inputs (semantics 8.2, 8.4).
+
+==========  ==========================  ==========  ===============================  =====================================
+node        foundation                  merge       accumulators                     outputs
+==========  ==========================  ==========  ===============================  =====================================
+Scan        —                           —           —                                as they are; MODEL: its expressions
+Filter      what its predicate compares  —          —                                as they are
+Project     —                           —           unmodelled ones left out         expressions: :mod:`pulse.plan.restated`
+Join        keys and condition          —           —                                as they are
+Union       —                           all         —                                as they are
+Across      ``by`` and time             —           all other keys                   sum: only what scales
+Window      keys and time               —           unmodelled ones                  sum: the shift times the size
+==========  ==========================  ==========  ===============================  =====================================
+
+A window is told by its closing time ``t``: a description on the time moves to the closing times whose window lies in it (8.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from pulse.core.columns import Columns
+from pulse.core.expression import Column, Expression, columns_of, transform
+from pulse.plan.derived import Output
+from pulse.plan.nodes import (
+    Across,
+    Exchange,
+    Filter,
+    Join,
+    Mirror,
+    Node,
+    PlanError,
+    Project,
+    Scan,
+    Union,
+    Window,
+)
+from pulse.plan.restated import restated
+from pulse.stream.affine import IDENTITY, Affine
+from pulse.stream.frames import Names, Tumbling
+from pulse.stream.signature import Signature
+from pulse.stream.values import NOTHING, UNDEFINED, Cut, ValueSet
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sliding(Tumbling):
+    """Windows ``[t - size, t)`` that are told by their closing time ``t``: here both times have one name."""
+
+    def touched(self, times: ValueSet) -> ValueSet:
+        """The closing times whose window reaches into a set of times."""
+        found = UNDEFINED if times.null else NOTHING
+        for low, high in times.intervals():
+            first: Cut | None = None if low is None else (low[0], 1)
+            found = found.union(_between(first, None if high is None else (high[0] + self.size, high[1])))
+        return found
+
+    def times(self, wids: ValueSet) -> ValueSet:
+        """What the windows of a set of closing times cover."""
+        found = UNDEFINED if wids.null else NOTHING
+        for low, high in wids.intervals():
+            first: Cut | None = None if low is None else (low[0] - self.size, low[1])
+            found = found.union(_between(first, None if high is None else (high[0], 0)))
+        return found
+
+
+def _between(low: Cut | None, high: Cut | None) -> ValueSet:
+    """The numbers from cut to cut."""
+    above = ValueSet("", True, False) if low is None else ValueSet.compare(">" if low[1] else ">=", low[0])
+    below = ValueSet("", True, False) if high is None else ValueSet.compare("<=" if high[1] else "<", high[0])
+    return above.intersection(below)
+
+
+@dataclass(frozen=True)
+class Handling:
+    """How a node meets accents: by a signature (none: all pass), by its outputs (None: attributes stay what they are), by names.
+
+    ``held`` says why an output that does not follow stays.
+    """
+
+    signature: Signature | None = None
+    outputs: tuple[Output, ...] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    held: str = "its output stays in the units it has"
+
+
+def handling(node: Node) -> Handling:
+    """How a node meets accents."""
+    match node:
+        case Scan():
+            return _scan(node)
+        case Filter():
+            return Handling(Signature.select(*sorted(columns_of(node.predicate))))
+        case Project():
+            return _project(node)
+        case Join():
+            return _join(node)
+        case Union():
+            return Handling(Signature.union(len(node.members)))
+        case Across():
+            return _aggregate(node, node.by, None)
+        case Window():
+            assert isinstance(node.size, int)
+            keys = node.input.columns.key_names
+            time = node.input.columns.time
+            return _aggregate(node, keys, Sliding(time, time, Fraction(node.size)))
+        case Exchange() | Mirror():
+            raise PlanError(f"accents: expected a plan before rewriting, got {type(node).__name__}")
+    raise TypeError(f"plan: expected a node, got {type(node).__name__}")
+
+
+def _scan(node: Scan) -> Handling:
+    own = node.stored
+    names = {name: f"{node.alias}.{name}" for name in (*own.names, own.time)}
+    if not node.models:
+        return Handling(None, None, names)
+    prefix = f"{node.alias}."
+    made = dict(node.models)
+    outputs = [
+        _expression(name, _by_own_names(made[name], prefix) if name in made else Column(name), own)
+        for name in dict.fromkeys((*own.modelled, *made))
+    ]
+    return Handling(None, tuple(outputs), {**names, **{name: f"{prefix}{name}" for name in made}})
+
+
+def _by_own_names(expression: Expression, prefix: str) -> Expression:
+    return transform(
+        expression, lambda e: Column(e.name.removeprefix(prefix)) if isinstance(e, Column) else e
+    )
+
+
+def _project(node: Project) -> Handling:
+    before = node.input.columns
+    fixed = {*before.key_names, *before.unmodelled_names}
+    columns = [(name, e) for name, e in node.outputs if isinstance(e, Column) and e.name in fixed]
+    names = {before.time: node.time}
+    for name, e in reversed(columns):
+        names[e.name] = name
+    kept = {*before.key_names, before.time, *(e.name for _, e in columns)}
+    made = [
+        (name, e) for name, e in node.outputs if (name, e) not in columns and name in node.columns.modelled
+    ]
+    used = set[str]().union(*(columns_of(e) for _, e in made)) if made else set[str]()
+    lost = Names.all_but(*kept)
+    signature = Signature("project", accumulator=lost, ignored=Names.all_but(*kept, *used))
+    outputs = tuple(_expression(name, e, before) for name, e in made)
+    held = "its output would need several scales at once, and stays in the units it has"
+    unmodelled = tuple(
+        Output(name, (name,), lambda _: IDENTITY, True) for name in before.unmodelled_names if name in kept
+    )
+    return Handling(signature, (*outputs, *unmodelled), names, held)
+
+
+def _expression(name: str, expression: Expression, before: Columns) -> Output:
+    inputs = tuple(sorted(columns_of(expression) & set(before.modelled)))
+    return Output(name, inputs, lambda maps: restated(expression, maps), isinstance(expression, Column))
+
+
+def _join(node: Join) -> Handling:
+    needed = columns_of(node.condition) | {name for pair in node.equal for name in pair}
+    signature = Signature("join", foundation=Names.of(*needed), sides=2, exclusive=True)
+    # What a join made equal is said by the left name, so that what came on both sides is said alike.
+    return Handling(signature, None, {right: left for left, right in node.equal})
+
+
+def _aggregate(node: Across | Window, by: tuple[str, ...], window: Sliding | None) -> Handling:
+    before = node.input.columns
+    kept = (*by, before.time)
+    signature = Signature(
+        node.function,
+        foundation=Names.of(*kept),
+        accumulator=Names.all_but(*kept),
+        ignored=Names.all_but(*kept, node.argument),
+        window=window,
+    )
+    held = "a sum moves through the count of what is in it, which the answer does not hold; it stays in the units it has"
+    return Handling(signature, (_aggregated(node, before.points),), {}, held)
+
+
+def _aggregated(node: Across | Window, points: bool) -> Output:
+    argument = node.argument
+
+    def scaled(maps: Mapping[str, Affine]) -> Affine | None:
+        map = maps[argument]
+        return map if map.b == 0 else None
+
+    def same(maps: Mapping[str, Affine]) -> Affine:
+        return maps[argument]
+
+    if node.function == "count":
+        return Output(node.output, (argument,), lambda _: IDENTITY, True)
+    if node.function != "sum":
+        return Output(node.output, (argument,), same, True)
+    if points or isinstance(node, Across):
+        return Output(node.output, (argument,), scaled)
+    assert isinstance(node.size, int)
+    seconds = Fraction(node.size, _MICROSECONDS)
+
+    def integral(maps: Mapping[str, Affine]) -> Affine:
+        return Affine(maps[argument].a, maps[argument].b * seconds)
+
+    return Output(node.output, (argument,), integral, True)

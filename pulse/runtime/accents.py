@@ -1,0 +1,218 @@
+"""What a job does about accents: what it reads in the units of the start, and its answer restated (semantics 8.2-8.5, 8.8).
+
+Workers get it with the job: they see all accents, whatever data they have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pulse.core.certainty import ABSENT
+from pulse.core.errors import PulseError
+from pulse.core.order import Ranges, narrow
+from pulse.core.schema import Truth
+from pulse.operators.alter import Alter, Cease
+from pulse.operators.relation import Relation
+from pulse.operators.samples import Samples
+from pulse.plan.accented import Accented, accented
+from pulse.plan.nodes import Across, Node, scans, walk
+from pulse.runtime.undoing import Undoing
+from pulse.store.model import Model
+from pulse.store.stored import Stored
+from pulse.stream.accents import AccentError
+from pulse.stream.description import Domain
+from pulse.stream.log import AccentLog
+from pulse.stream.plan_of_rows import AbortedError
+from pulse.stream.policy import Policy
+from pulse.stream.state import Mode
+
+AS_OF = " as of "
+
+
+class QueryAbortedError(AbortedError):
+    """The query met an accent that it cannot go on after; ``emitted`` is its answer before that instant, which stays valid."""
+
+    emitted: Any = None
+
+
+def aborted(restating: Restating, emitted: Any) -> QueryAbortedError:
+    """The error that ends a query, with what it gave."""
+    error = QueryAbortedError(restating.reason)
+    error.emitted = emitted
+    return error
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What is asked about accents: logs by stream, for models that were fitted without theirs; policies by stream; and whether
+    operators may hold accents (``accumulate``) or abort where their output cannot say what is described."""
+
+    logs: Mapping[str, AccentLog] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    mode: Mode = "accumulate"
+
+
+@dataclass(frozen=True)
+class Restating:
+    """What is done to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
+
+    alter: Alter
+    cease: Cease
+    end: int | None = None
+    reason: str = ""
+
+    def segments(self, relation: Relation) -> Relation:
+        """In the units in force at each instant, up to the end."""
+        relation = self.alter.segments(self.cease.segments(relation))
+        if self.end is None:
+            return relation
+        keep, lo, hi = narrow(Ranges(relation.group, relation.ref, relation.lo, relation.hi), None, self.end)
+        rows = keep.nonzero()[0]
+        return relation.take(rows, lo=lo[rows], hi=hi[rows])
+
+    def samples(self, samples: Samples) -> Samples:
+        """The same at instants."""
+        samples = self.alter.samples(self.cease.samples(samples))
+        if self.end is None:
+            return samples
+        late = samples.times >= self.end
+        return replace(samples, certainty=np.where(late, np.uint8(ABSENT), samples.certainty))
+
+
+@dataclass(frozen=True)
+class JobAccents:
+    """For the streams of a plan by the names of its scans; picklable."""
+
+    undoing: Mapping[str, Undoing] = field(default_factory=dict)
+    restating: Restating | None = None
+
+
+NO_ACCENTS = JobAccents()
+AS_STORED = Evolution()
+
+
+def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> dict[str, AccentLog]:
+    """The logs of the streams that a plan reads: those stored with their models, or given."""
+    found: dict[str, AccentLog] = {}
+    for name in sorted({scan.stream for scan in scans(plan)}):
+        stored = paths[name].open().accents
+        given = evolution.logs.get(name, evolution.logs.get(name.partition(AS_OF)[0]))
+        if stored is not None and given is not None:
+            raise AccentError(
+                f"accents of stream {name}: its model was fitted with {len(stored)} accents and holds them already; "
+                "give a log only for a model that was fitted without"
+            )
+        log = stored if stored is not None else given
+        if log is not None:
+            found[name] = log
+    return found
+
+
+def follow(
+    plan: Node,
+    paths: Mapping[str, Stored],
+    evolution: Evolution,
+    *,
+    told: bool = False,
+    first: int | None = None,
+) -> Accented:
+    """What becomes of the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet."""
+    logs = {
+        name: log if first is None else log[:first] for name, log in logs_of(plan, paths, evolution).items()
+    }
+    policies = {name: _policy(evolution, name) for name in logs}
+    domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
+    return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
+
+
+def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> JobAccents:
+    """What the workers of a job do about accents."""
+    logs = logs_of(plan, paths, evolution)
+    if not logs:
+        return NO_ACCENTS
+    found = follow(plan, paths, evolution)
+    undoing = {
+        name: one
+        for name, log in logs.items()
+        if (one := _undoing(paths[name].open(), log, _policy(evolution, name))) is not None
+    }
+    if found.is_empty:
+        return JobAccents(undoing)
+    restating = Restating(Alter(found.steps()), Cease(found.ends()), found.aborted_at, found.reason)
+    return JobAccents(undoing, restating)
+
+
+def _policy(evolution: Evolution, name: str) -> Policy:
+    return evolution.policies.get(name, evolution.policies.get(name.partition(AS_OF)[0], Policy()))
+
+
+def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
+    """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
+    time = model.schema.time
+    evolving = Alter(log.evolving(policy).steps(time)).inverse()
+    if model.manifest.accents is None:
+        # A tuple of before is held until the next one, whatever the accent: only what begins after it is in its units.
+        held = frozenset(name for name, truth in model.schema.modelled if truth is not Truth.LINEAR)
+        alters: tuple[Alter, ...] = (replace(evolving, held=held),)
+    else:
+        if not log.ignored(policy).steps(time):
+            return None
+        alters = (Alter(log.steps(time)), evolving)
+    name = hashlib.sha256(json.dumps([log.to_json(), repr(policy)]).encode()).hexdigest()
+    return Undoing(alters, name)
+
+
+def _loses_keys(plan: Node) -> bool:
+    return any(isinstance(node, Across) for node in walk(plan))
+
+
+def _domain(model: Model, log: AccentLog) -> Domain:
+    """The values that key columns have in a model, of those that descriptions speak of: no other row will ever come."""
+    said = {name for one in log.controls for name in one.description.attributes}
+    named = [name for name in model.schema.key_names if name in said]
+    if not named:
+        return Domain()
+    keys = model.keys()
+    if not keys.num_rows:
+        return Domain()
+    return Domain.of(**{name: set(keys.column(name).to_pylist()) for name in named})
+
+
+class EvolutionError(PulseError, ValueError):
+    """Accents or policies of streams that a query does not have."""
+
+
+def evolution_of(
+    schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True
+) -> Evolution:
+    """What a user asks: logs and policies by stream, or one for the only stream."""
+    from pulse.store.accents import log_from
+
+    logs = {
+        name: log
+        for name, given in _by_stream(accents, schemas, "accents").items()
+        if (log := log_from(given, None, schemas[name])) is not None
+    }
+    chosen = {name: Policy.of(given) for name, given in _by_stream(policies, schemas, "policy", True).items()}
+    return Evolution(logs, chosen, "accumulate" if accumulate else "abort")
+
+
+def _by_stream(given: Any, schemas: Mapping[str, Any], what: str, every: bool = False) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if isinstance(given, Mapping) and not (every and set(given) <= {"add", "drop", "alter"}):
+        for name in given:
+            if name not in schemas:
+                raise EvolutionError(f"{what}: there is no stream {name!r}; there are {', '.join(schemas)}")
+        return dict(given)
+    if every or len(schemas) == 1:
+        return dict.fromkeys(schemas, given)
+    raise EvolutionError(
+        f"{what}: say of which stream, as there are {', '.join(schemas)}: {what}={{'NAME': …}}"
+    )
