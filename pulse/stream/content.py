@@ -37,7 +37,7 @@ class Content:
 
         ``ignored`` attributes of rows do not count, nor does what is said of rows outside of the domain.
         """
-        mine, theirs = (_restricted(rows, ignored) for rows in (self.rows, other.rows))
+        mine, theirs = (restricted(rows, ignored) for rows in (self.rows, other.rows))
         if mine != theirs:
             return f"rows: {_shown(mine - theirs)} against {_shown(theirs - mine)}"
         if not self.units.equivalent(other.units, domain):
@@ -87,7 +87,8 @@ def frozen(row: Row) -> Frozen:
     return frozenset((name, value) for name, value in values if value is not None)
 
 
-def _restricted(rows: Counter[Frozen], ignored: Collection[str]) -> Counter[Frozen]:
+def restricted(rows: Counter[Frozen], ignored: Collection[str]) -> Counter[Frozen]:
+    """Rows without some attributes."""
     if not ignored:
         return rows
     found: Counter[Frozen] = Counter()

@@ -85,7 +85,7 @@ class Existence:
     def _check_description(self, description: Description, name: str) -> None:
         """Rows are compared on attributes that exist for them; where one does not, what is said holds of its absence as well."""
         for attribute in sorted(description.attributes) if self.strict else ():
-            absent = (description - self[attribute]) & self.domain.description
+            absent = self._coming(description - self[attribute])
             compared = (absent & Description.where(**{attribute: DEFINED})).without(attribute)
             missing = compared - (absent & Description.where(**{attribute: UNDEFINED})).without(attribute)
             if not missing.is_empty:
@@ -93,17 +93,21 @@ class Existence:
                     f"{name}: the description speaks of '{attribute}', {self._known(attribute)}{_where(missing, self)}"
                 )
 
+    def _coming(self, description: Description) -> Description:
+        """The rows of a description that may come: of the domain, and not closed by punctuation. Of others nothing is asked."""
+        return (description & self.domain.description) - self.closed
+
     def _check_primitive(self, accent: Accent) -> None:
         primitive, name = accent.primitive, accent.attribute
         here = self[name]
         if isinstance(primitive, AddAttribute):
-            both = here & accent.description & self.domain.description
+            both = self._coming(here & accent.description)
             if not both.is_empty:
                 raise AccentError(
                     f"{accent}: '{name}' already exists{_where(both, self)}; drop it there first"
                 )
             return
-        missing = (accent.description - here) & self.domain.description
+        missing = self._coming(accent.description - here)
         if not missing.is_empty:
             raise AccentError(
                 f"{accent}: expected an attribute that exists, got '{name}', {self._known(name)}{_where(missing, self)}"

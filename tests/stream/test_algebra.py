@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 
 from pulse.stream.accent_text import parse_control
+from pulse.stream.accents import Punctuation
 from pulse.stream.algebra import Aggregate, Intersect, Join, Operator, Project, Select, Union, Window, rows_of
-from pulse.stream.content import StreamElement
-from pulse.stream.description import Domain
+from pulse.stream.content import StreamElement, content_of, restricted
+from pulse.stream.description import Description, Domain
 from pulse.stream.plan_of_rows import AbortedError, Node, Source, run
+from pulse.stream.validity import check_stream
 from pulse.stream.values import DEFINED
-from tests.stream.diagram import Tagged, assert_commutes, contents, interleaved
+from tests.stream.diagram import Tagged, assert_commutes, contents, dropped, interleaved
 from tests.stream.streams import World
 
 CELSIUS = "alter(t, (y - 32) * 5/9, y * 9/5 + 32)"
@@ -280,6 +282,58 @@ def test_rows_are_right_also_where_attributes_change_each_other(operator: Operat
     found = contents(lambda: Node(operator, A, B), elements, ["a", "b"])
     if found is not None:
         assert found[0].rows == found[1].rows
+
+
+def punctuated(elements: Tagged) -> Tagged:
+    """With a punctuation for each value of s behind the last row of a source that has it."""
+    found = list(elements)
+    for source in sorted({name for name, _ in elements}):
+        for value in ("a", "b"):
+            last = [
+                i
+                for i, (name, e) in enumerate(found)
+                if name == source and isinstance(e, dict) and e["s"] == value
+            ]
+            said = Punctuation(position=0, description=Description.where(s=value))
+            found.insert(last[-1] + 1 if last else 0, (source, said))
+    return found
+
+
+FREEING: dict[str, tuple[Callable[[], Node], dict[str, World]]] = {
+    "union": (lambda: Node(Union(), A, B), TWO),
+    "projection": (lambda: Node(Project(("t", "x", "p")), KNOWN), ONE),
+    "average": (lambda: Node(Aggregate("avg", ("s",)), A), ONE),
+    "sum over s": (lambda: Node(Aggregate("sum", ("t",), ("s",)), KNOWN), ONE),
+    "average by window of a union": (
+        lambda: Node(
+            Aggregate("max", ("s", "wid"), ("t",)), Node(Window("t", "wid", 2), Node(Union(), A, B))
+        ),
+        TWO,
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", FREEING)
+def test_punctuation_changes_no_row(plan: str) -> None:
+    """It frees what is held and completes results early, in whatever units the output is in by then."""
+    make, worlds = FREEING[plan]
+
+    @given(elements=interleaved(worlds))
+    def same(elements: Tagged) -> None:
+        found = []
+        for given_elements in (elements, punctuated(elements)):
+            query = make()
+            try:
+                out = run(query, given_elements)
+            except AbortedError:
+                return
+            check_stream(out, query.attributes, query.domain, strict=False)
+            found.append(content_of(out, query.attributes))
+        ignored = dropped(elements) | {f"{name}_count" for name in dropped(elements)}
+        one, two = (restricted(content.rows, ignored) for content in found)
+        assert one == two
+
+    same()
 
 
 def test_the_diagram_is_about_something() -> None:
