@@ -1,1 +1,1 @@
-"""What flows besides segments: revisions of what was recorded (semantics 7), as elements of a stream."""
+"""What flows besides segments: revisions of what was recorded (semantics 7) and accents (8), as elements of a stream."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeVar
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pulse.stream.accents import Accent, AlterData, Control, DropAttribute, Primitive, Row
 from pulse.stream.affine import Affine
@@ -65,6 +66,15 @@ class Side:
             for path, where in cells.items()
         )
 
+    def to_first(self) -> tuple[Rule, ...]:
+        """What brings its rows from their units to first ones, in which a selection's constants and windows are."""
+        weights = self.units.weights
+        return tuple(
+            Rule(name, where, map, weights.get(name, ""))
+            for name, cells in self.units.inverse.cells.items()
+            for map, where in cells.items()
+        )
+
 
 @dataclass(frozen=True)
 class Step:
@@ -114,6 +124,20 @@ class State:
     def rules(self, side: int = 0) -> tuple[Rule, ...]:
         """What brings rows of a side to the output's units."""
         return self.sides[side].rules()
+
+    def thresholds(
+        self, attribute: str, value: Any, side: int = 0
+    ) -> tuple[tuple[Description, Fraction], ...]:
+        """What a selection's constant is in a side's present units: alpha(V) for the rows that match; V itself for all others.
+
+        >>> state = State.start(Signature.select("t"), ["s", "t"])
+        >>> own = replace(state.sides[0], units=Units().then(Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9)]]")))
+        >>> [(str(d), int(v)) for d, v in replace(state, sides=(own,)).thresholds("t", 212)]
+        [('s = 2', 100)]
+        """
+        units = self.sides[side].units
+        cells = units.cells.get(attribute, {}).items()
+        return tuple((units.forward(where), map(value)) for map, where in cells)
 
     def held(self, side: int = 0) -> tuple[Accent, ...]:
         """The accents that are held, in the side's present units; alterations as what is undone."""
