@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pulse._version import VERSION
+from pulse.commands.check import check
 from pulse.commands.demo import demo
 from pulse.commands.explain import explain
 from pulse.commands.fit import fit
@@ -81,6 +82,7 @@ def common(
       pulse fit ticks.parquet --key symbol --time t --model price:step --error 0.05% --out prices
       pulse info prices
       pulse query --stream S=prices "select * from S where price > 100 sample every 1 s"
+      pulse check --stream S=prices @macd.sql --accents splits.log
       pulse revise prices --revisions corrections.parquet
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
       pulse run job.toml                        predict: results before the data arrives
@@ -133,6 +135,7 @@ app.command(short_help="Correct a stored model.")(revise)
 app.command(short_help="Ask a query of stored models.")(query)
 app.command(short_help="Ask a query for a grid of parameters.")(sweep)
 app.command(short_help="Show what a query becomes.")(explain)
+app.command(short_help="Show what a query does at accents.")(check)
 app.command(short_help="Run a predictive job.")(run)
 app.command(short_help="Show which inputs caused a result.")(lineage)
 

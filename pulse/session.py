@@ -239,6 +239,7 @@ class Session:
         accents: Any = None,
         evolution: Any = None,
         accumulate: bool = True,
+        later: bool = False,
         **more: Any,
     ) -> Answer:
         """Ask a query of stored models.
@@ -250,7 +251,8 @@ class Session:
         Answers about streams with accents are in the units in force at each instant. ``accents`` are logs by stream (one for the
         only stream), for models that were fitted without theirs. ``evolution`` is a policy, or one by stream: ``"evolve"``,
         ``"exception"``, ``"ignore"``, or a mapping of add, drop, alter to these. With ``accumulate=False`` an operator
-        aborts where its output cannot say what an accent describes, instead of holding it. A query that cannot go on after an
+        aborts where its output cannot say what an accent describes, instead of holding it; with ``later`` the logs come after
+        those that the models hold, to see what would become of them (:meth:`Answer.accents`). A query that cannot go on after an
         accent raises :class:`~pulse.runtime.accents.QueryAbortedError` with its answer before it as ``emitted``.
         """
         from pulse.runtime.accents import evolution_of
@@ -263,7 +265,7 @@ class Session:
             asked=order.query,
             spark=self._spark_if_any(),
             lineage=lineage,
-            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate),
+            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate, later=later),
         )
 
     def revised(
@@ -312,13 +314,14 @@ class Session:
     ) -> str:
         """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open."""
         from pulse.plan.explain import explain
-        from pulse.runtime.answer import degrees
+        from pulse.runtime.answer import Answer, degrees
 
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, False)
         known = order.query.parameters
-        asked = order.query.bind(given) if set(known) <= set(given) else order.query
-        return explain(asked, degrees(order.paths))
+        if not set(known) <= set(given):
+            return explain(order.query, degrees(order.paths))
+        return Answer(order.query.bind(given), order.paths).explain()
 
     def sweep(
         self,

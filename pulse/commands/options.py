@@ -95,6 +95,41 @@ def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
     return int(listed[0]) if listed[0].isdigit() else listed[0]
 
 
+def accents(given: Iterable[str] | None) -> str | dict[str, str] | None:
+    """``S=FILE``: a log of accents of a stream; ``FILE`` alone for the only stream."""
+    listed = list(given or ())
+    if len(listed) == 1 and "=" not in listed[0]:
+        return listed[0]
+    found: dict[str, str] = {}
+    for one in listed:
+        name, equals, path = one.partition("=")
+        if not equals or not name.strip() or not path.strip() or name.strip() in found:
+            raise OptionError(
+                f"--accents {one}: expected NAME=FILE once for each stream, such as S=splits.log"
+            )
+        found[name.strip()] = path.strip()
+    return found or None
+
+
+def policies(given: Iterable[str] | None) -> str | dict[str, str] | None:
+    """``exception``, or ``alter=ignore,add=exception`` for all streams; ``S=…`` for one.
+
+    >>> policies(["alter=ignore"]), policies(["S=exception", "R=alter=ignore"])
+    ('alter=ignore', {'S': 'exception', 'R': 'alter=ignore'})
+    """
+    listed = list(given or ())
+    first = listed[0].partition("=")[0].strip() if listed else ""
+    if len(listed) == 1 and ("=" not in listed[0] or first in ("add", "drop", "alter")):
+        return listed[0]
+    found: dict[str, str] = {}
+    for one in listed:
+        name, equals, policy = one.partition("=")
+        if not equals or not name.strip() or not policy.strip():
+            raise OptionError(f"--policy {one}: expected NAME=POLICY, such as S=exception or S=alter=ignore")
+        found[name.strip()] = policy.strip()
+    return found or None
+
+
 def query_text(given: str) -> str:
     """A query as it is written, or ``@FILE`` for one in a file."""
     if not given.startswith("@"):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pulse.runtime.answer import Answer
     from pulse.runtime.revised import RevisedAnswer
 
@@ -48,6 +50,25 @@ def query(
     version: Annotated[
         int | None, typer.Option("--version", min=1, help="Read this version of the model.")
     ] = None,
+    accents: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accents", help="NAME=FILE: a log of accents, for a model that was fitted without; FILE alone."
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one.",
+        ),
+    ] = None,
+    accumulate: Annotated[
+        bool,
+        typer.Option(
+            "--accumulate/--abort", help="Hold accents that an output cannot express yet, or end the query."
+        ),
+    ] = True,
     revised_from: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,6 +109,7 @@ def query(
       pulse query --stream S=prices @macd.sql --param short=10 --param long=60 --out out.parquet
       pulse query --stream S=prices "select * from S where price > 100" --segments --out out.parquet
       pulse query --stream S=prices @macd.sql --as-of "2018-01-03 10:00"
+      pulse query --stream S=raw @macd.sql --accents S=splits.log
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
     """
     from pulse.commands import options
@@ -98,6 +120,8 @@ def query(
     since = options.since(revised_from)
     if since is None and (mode is not None or results is not None):
         raise options.OptionError("--mode and --results go with --revised-from: say since which version")
+    if since is not None and (accents or policy or not accumulate):
+        raise options.OptionError("--accents, --policy and --abort do not go with --revised-from")
     if since is not None and lineage:
         raise options.OptionError("--lineage does not go with --revised-from: ask for it with --version")
     with Session(master, engine=engine) as session:
@@ -110,12 +134,18 @@ def query(
         }
         answer: Answer | RevisedAnswer
         if since is None:
-            answer = session.sql(options.query_text(query), lineage=lineage, **asked)
+            answer = session.sql(
+                options.query_text(query),
+                lineage=lineage,
+                accents=options.accents(accents),
+                evolution=options.policies(policy),
+                accumulate=accumulate,
+                **asked,
+            )
         else:
             answer = session.revised(options.query_text(query), since, mode=mode, results=results, **asked)
         if out is None:
-            for line in _shown(answer, segments, limit, as_json):
-                typer.echo(line)
+            _show(answer, segments, limit, as_json)
             _tell(answer)
             return
         with Bar() as bar:
@@ -136,9 +166,22 @@ def _tell(answer: Answer | RevisedAnswer) -> None:
         typer.echo(str(report), err=True)
 
 
-def _shown(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> list[str]:
-    """The first rows as a table, or as JSON lines."""
-    rows, more = answer.head(limit, tuples=not segments)
+def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
+    """The first rows; of a query that ends at an accent, those before it, and then its error."""
+    from pulse.runtime.accents import QueryAbortedError
+
+    try:
+        shown = answer.head(limit, tuples=not segments)
+    except QueryAbortedError as e:
+        for line in _lines(e.emitted, False, limit, as_json):
+            typer.echo(line)
+        raise
+    for line in _lines(*shown, limit, as_json):
+        typer.echo(line)
+
+
+def _lines(rows: pa.Table, more: bool, limit: int, as_json: bool) -> list[str]:
+    """Rows as a table, or as JSON lines."""
     if as_json:
         return [json.dumps(row, default=str) for row in rows.to_pylist()]
     from pulse.commands.table import lines

@@ -51,11 +51,13 @@ def aborted(restating: Restating, emitted: Any) -> QueryAbortedError:
 @dataclass(frozen=True)
 class Evolution:
     """What is asked about accents: logs by stream, for models that were fitted without theirs; policies by stream; and whether
-    operators may hold accents (``accumulate``) or abort where their output cannot say what is described."""
+    operators may hold accents (``accumulate``) or abort where their output cannot say what is described. With ``later`` the logs
+    come after those that models hold already: to see what would become of them."""
 
     logs: Mapping[str, AccentLog] = field(default_factory=dict)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     mode: Mode = "accumulate"
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> di
     for name in sorted({scan.stream for scan in scans(plan)}):
         stored = paths[name].open().accents
         given = evolution.logs.get(name, evolution.logs.get(name.partition(AS_OF)[0]))
-        if stored is not None and given is not None:
+        if stored is not None and given is not None and evolution.later:
+            stored = stored + given
+        elif stored is not None and given is not None:
             raise AccentError(
                 f"accents of stream {name}: its model was fitted with {len(stored)} accents and holds them already; "
                 "give a log only for a model that was fitted without"
@@ -189,7 +193,7 @@ class EvolutionError(PulseError, ValueError):
 
 
 def evolution_of(
-    schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True
+    schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True, later: bool = False
 ) -> Evolution:
     """What a user asks: logs and policies by stream, or one for the only stream."""
     from pulse.store.accents import log_from
@@ -200,7 +204,7 @@ def evolution_of(
         if (log := log_from(given, None, schemas[name])) is not None
     }
     chosen = {name: Policy.of(given) for name, given in _by_stream(policies, schemas, "policy", True).items()}
-    return Evolution(logs, chosen, "accumulate" if accumulate else "abort")
+    return Evolution(logs, chosen, "accumulate" if accumulate else "abort", later)
 
 
 def _by_stream(given: Any, schemas: Mapping[str, Any], what: str, every: bool = False) -> dict[str, Any]:
