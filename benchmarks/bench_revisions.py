@@ -277,6 +277,7 @@ class Market:
         query = replace(reviser.query, possible=possible)
         again = Reviser(query, reviser.columns, mode="upstream")
         again.start({"S": reviser._streams["S"].everything()})
+        assert query.rate is not None
         samples = sample(again.results().merged(), query.rate)
         return pa.Table.from_batches([to_tuples(samples, query.select, possible=possible)])
 

@@ -79,7 +79,8 @@ class Held:
 
     @cached_property
     def _times(self) -> IntArray:
-        return self.tuples.column(self.spec.schema.time).chunk(0).view(pa.int64()).to_numpy()
+        times: IntArray = self.tuples.column(self.spec.schema.time).chunk(0).view(pa.int64()).to_numpy()
+        return times
 
     def _texts_of_tuples(self) -> list[str]:
         columns = [self.tuples.column(name).chunk(0) for name in self.spec.schema.key_names]
@@ -88,7 +89,8 @@ class Held:
             texts = key_texts([encoded.dictionary.cast(columns[0].type)], len(encoded.dictionary)).to_pylist()
             firsts = np.flatnonzero(np.diff(encoded.indices.to_numpy(), prepend=-1))
             return [texts[i] for i in encoded.indices.to_numpy()[firsts]]
-        return key_texts(columns, self.tuples.num_rows).to_pylist()
+        every: list[str] = key_texts(columns, self.tuples.num_rows).to_pylist()
+        return every
 
     @cached_property
     def _tuple_places(self) -> IntArray:
