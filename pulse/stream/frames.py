@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pulse.stream.boxes import Box, box_of
-from pulse.stream.description import Description, Domain
+from pulse.stream.description import NO_PROMISES, Description, Domain
 from pulse.stream.values import NOTHING, UNDEFINED, Cut, ValueSet
 
 
@@ -110,8 +110,9 @@ class Frame:
     hidden: Names = NO_NAMES
     window: Tumbling | None = None
 
-    def some(self, description: Description) -> Description:
-        """The output rows that come from some row that matches."""
+    def some(self, description: Description, domain: Domain = NO_PROMISES) -> Description:
+        """The output rows that come from some row that matches, of those the domain allows of what is lost."""
+        description = description & self._lost(domain)
         shown = description.without(*self.hidden.among(description.attributes))
         if self.window is None or self.window.attribute not in shown.attributes:
             return shown
@@ -119,12 +120,10 @@ class Frame:
 
     def every(self, description: Description, domain: Domain) -> Description:
         """The output rows that come only from rows that match, of those the domain allows."""
-        lost = self.hidden.among(name for name, _ in domain.promises)
-        lost = lost if self.window is None else (*lost, self.window.attribute)
         if not self.hidden.among(description.attributes) and self.window is None:
             return description
         asked = self.some(description)
-        missing = (self.up(asked) & domain.only(lost).description) - description
+        missing = (self.up(asked) & self._lost(domain)) - description
         return asked - self.some(missing)
 
     def up(self, description: Description) -> Description:
@@ -132,6 +131,11 @@ class Frame:
         if self.window is None or self.window.name not in description.attributes:
             return description
         return _replaced(description, self.window.name, self.window.attribute, self.window.times)
+
+    def _lost(self, domain: Domain) -> Description:
+        """What is promised of what the output cannot say."""
+        names = self.hidden.among(name for name, _ in domain.promises)
+        return domain.only(names if self.window is None else (*names, self.window.attribute)).description
 
     def domain(self, domain: Domain) -> Domain:
         """What the output keeps of an input's promises."""

@@ -86,7 +86,7 @@ def _add(state: State, side: int, accent: Accent, first: Description) -> tuple[S
         )
     if reason := unsayable(state, accent):
         return aborted(state, accent, reason)
-    wide = state.units.forward(state.frame.some(first)).without(name)
+    wide = state.units.forward(state.frame.some(first, state.domain)).without(name)
     new = wide - state.units.forward(state.exists.get(name, FALSE))
     if new.simplified(output_domain(state)).free_of(name) is None:
         return aborted(state, accent, f"where '{name}' is new cannot be said without speaking of '{name}'")
@@ -121,14 +121,15 @@ def _drop(state: State, side: int, accent: Accent, first: Description) -> tuple[
 
 def _released(state: State, name: str) -> tuple[State, Moves]:
     """What is dropped in the output now: where a drop is held and no row that may still come has the attribute."""
-    frame, domain = state.frame, state.domain.description
-    asked = any_of(frame.some(side.dropped.get(name, FALSE)) for side in state.sides)
+    frame = state.frame
+    asked = any_of(frame.some(side.dropped.get(name, FALSE), state.domain) for side in state.sides)
     asked = asked & state.exists.get(name, FALSE)
     if asked.is_empty:
         return state, []
     lifted = frame.up(asked)
     left = any_of(
-        frame.some(side.exists.get(name, FALSE) & lifted & domain - side.closed) for side in state.sides
+        frame.some((side.exists.get(name, FALSE) & lifted) - side.closed, state.domain)
+        for side in state.sides
     )
     gone = freed(state, name, asked - left)
     back = state.units.back(gone)

@@ -118,7 +118,7 @@ def move(
 ) -> tuple[State, Moves]:
     """The output moves to a unit where all have been in it; ``where`` says, in first units, where that may be new."""
     name, frame = primitive.attribute, state.frame
-    asked = frame.some(where)
+    asked = frame.some(where, state.domain)
     lifted = frame.up(asked)
     common = lifted
     for i in waiting:
@@ -128,7 +128,7 @@ def move(
     ready = asked & frame.every(common, state.domain)
     closed = closed_output(state)
     if not closed.is_empty:  # of output rows that will not come nothing is said for its own sake
-        ready = (ready - closed).stretched(ready)
+        ready = (ready - closed).stretched(ready | ~frame.domain(state.domain).description)
     passed: Moves = []
     for map, cell in [*state.units.cells.get(name, {}).items(), (IDENTITY, TRUE)]:
         part = freed(state, name, ready & cell)

@@ -196,6 +196,13 @@ def test_accumulation_waits_for_rows_without_the_attribute_unless_there_are_none
     assert feed(f"[[s = 1 and t is null, {DOUBLE}]]") == [f"[[s = 1, {DOUBLE}]]"]
 
 
+def test_rows_outside_of_the_domain_count_for_nothing() -> None:
+    feed = Feed(Signature.project("x"), ["s", "x"], domain=Domain.of(s={1, 2}))
+    assert feed("[[s in (1, 2), drop(x)]]") == ["[[true, drop(x)]]"]
+    assert feed("[[s = 3, add(x)]]") == feed("[[s = 3, drop(x)]]") == []
+    assert feed("[[s = 2, add(x)]]") == ["[[true, add(x)]]"]
+
+
 def test_accumulation_undoes_meanwhile_and_passes_what_is_covered() -> None:
     feed = Feed(Signature.project("s", "x"), ["s", "t", "x"], domain=Domain.of(t=DEFINED, s=DEFINED))
     assert feed(f"[[t < 5, {DOUBLE}]]") == []
