@@ -35,6 +35,7 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.stream.policy import Policy
 from pulse.validation import splits
 from pulse.validation.history import BY_RADIUS, Retention
 
@@ -69,9 +70,21 @@ class StreamJob:
     memory: int = 8
     error: Any = None
     kind: str | None = None  # the column that tells revisions from tuples
+    accents: str | None = None  # the column whose texts are accents, or the file of a log of them
+    policy: Any = None  # what is done at accents: evolve, exception, ignore; or by primitive
     revisions: int | str | None = (
         None  # how long tuples may be revised: microseconds, or "radius"; None: never
     )
+
+    @property
+    def accent_log(self) -> str | None:
+        """The file of accents beside the stream."""
+        return self.accents if self.accents is not None and _is_path(self.accents) else None
+
+    @property
+    def accent_column(self) -> str | None:
+        """The column of accents in the stream."""
+        return None if self.accents is None or _is_path(self.accents) else self.accents
 
     @property
     def retention(self) -> Retention | None:
@@ -219,10 +232,41 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         horizon=table.duration_text("horizon"),
         kind=table.text("kind", None),
         revisions=_revisions(table),
+        accents=_accents(table, folder),
+        policy=_policy(table),
     )
+    if made.accent_column is not None and made.revisions is not None:
+        raise table.wrong(
+            "accents",
+            "a file, as rows that revise older ones say not in which units they are",
+            repr(made.accents),
+        )
     if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made
+
+
+def _is_path(given: str) -> bool:
+    """Whether accents are in a file: columns are plain names."""
+    return "." in given or "/" in given
+
+
+def _accents(table: _Table, folder: Path) -> str | None:
+    given: str | None = table.text("accents", None)
+    return _path(given, folder) if given is not None and _is_path(given) else given
+
+
+def _policy(table: _Table) -> Any:
+    given = table.any("policy")
+    try:
+        Policy.of(given)
+    except (PulseError, AttributeError) as e:
+        raise table.wrong(
+            "policy", "evolve, exception or ignore, or a table by add, drop and alter", f"{given!r} ({e})"
+        ) from None
+    if given is not None and table.any("accents") is None:
+        raise table.wrong("policy", "'accents' beside it", "none")
+    return given
 
 
 def _revisions(table: _Table) -> int | str | None:

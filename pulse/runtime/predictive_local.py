@@ -7,13 +7,17 @@ the first file that is there. Both engines say in the same figures how they are 
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from pulse.core.time import format_instant
+from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictive_logs import Logs
 from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
 from pulse.runtime.sources import newest, predictor_of, unseen
@@ -68,6 +72,7 @@ class Status:
             "aside": tally.aside,
             "revisions": tally.revisions,
             "absorbed": tally.absorbed,
+            "accents": tally.accents,
             "beyond": tally.beyond,
             "batch_seconds": round(self.last, 3),
             "lag_seconds": None if self.lag is None else round(self.lag, 3),
@@ -80,6 +85,7 @@ class Status:
         speed = self.last_tuples / self.last if self.last else 0.0
         aside = f", {tally.aside:,} aside" if tally.aside else ""
         revised = f", {tally.revisions:,} revisions, {tally.absorbed:,} absorbed" if tally.revisions else ""
+        revised += f", {tally.accents:,} accents" if tally.accents else ""
         lag = "" if self.lag is None else f", lag {_age(self.lag)}"
         return (
             f"{tally.tuples:,} tuples, {speed:,.0f}/s, {100 * self.validated:.1f} % validated, "
@@ -116,24 +122,34 @@ def run_local(
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     seen: dict[str, set[Path]] = {name: set() for name in schemas}
+    follower, logs = Follower(predictor), Logs.of(job, predictor.hears)
+
+    def step(tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]]) -> None:
+        begin = clock.perf_counter()
+        heard = follower.hear(tables, lines)
+        now = newest(heard.came, predictor, prediction.now)
+        emission = follow(prediction, follower, heard)
+        prediction.now = now
+        if prediction.now is not None:
+            prediction.advance(prediction.now - job.lateness)
+        changes = numbered(
+            [(emission.changes, prediction.now or 0)], predictor.standing.schema, status.batches
+        )
+        sink.write(status.batches, changes, prediction.now)
+        write_aside(job.aside, status.batches, emission.aside)
+        if on_batch is not None:
+            on_batch(status.batches, changes)
+        status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
+        if on_status is not None:
+            on_status(status)
+        if reason := follower.ended(prediction.now):
+            raise JobAbortedError(reason)
+
     while True:
         for tables in unseen(job, schemas, seen):
-            begin = clock.perf_counter()
-            now = newest(tables, predictor, prediction.now)
-            emission = prediction.push(tables)
-            prediction.now = now
-            if prediction.now is not None:
-                prediction.advance(prediction.now - job.lateness)
-            changes = numbered(
-                [(emission.changes, prediction.now or 0)], predictor.standing.schema, status.batches
-            )
-            sink.write(status.batches, changes, prediction.now)
-            write_aside(job.aside, status.batches, emission.aside)
-            if on_batch is not None:
-                on_batch(status.batches, changes)
-            status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
-            if on_status is not None:
-                on_status(status)
+            step(tables, logs.new())
+        if any((more := logs.new()).values()):
+            step({}, more)
         if once:
             return prediction
         clock.sleep(_PAUSE)

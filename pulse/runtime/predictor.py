@@ -29,6 +29,7 @@ from pulse.plan import nodes
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_revisions import (
     forget,
     histories_of,
@@ -65,6 +66,7 @@ class Predictor:
     specs: Mapping[str, PredictSpec]
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
+    hears: Mapping[str, Hears] = field(default_factory=dict)  # how accents come, of streams that have any
 
     @classmethod
     def of(
@@ -117,6 +119,7 @@ class Tally:
     beyond: int = 0  # results whose stated error is above the query's own bound
     revisions: int = 0  # of tuples that had come before, late ones among them
     absorbed: int = 0  # of these, those that moved nothing
+    accents: int = 0  # that were taken
 
     def add(self, other: Tally) -> None:
         """Add another's."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,10 @@ from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.plan.nodes import scans
+from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
+from pulse.stream.policy import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +67,13 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
     retentions = {
         name: one.retention for name, one in job.streams.items() if one.retention is not None and name in read
     }
-    return Predictor.of(query, specs, split=job.split, retentions=retentions)
+    made = Predictor.of(query, specs, split=job.split, retentions=retentions)
+    hears = {}
+    for name, one in job.streams.items():
+        if one.accents is not None and name in read:
+            columns = (given or {}).get(name) or columns_of(one, where=job.where)
+            hears[name] = Hears.of(made, name, one.accent_column, Policy.of(one.policy), columns.names)
+    return replace(made, hears=hears) if hears else made
 
 
 def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str = "job") -> StreamSchema:
@@ -191,6 +200,8 @@ def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
 
 
 def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path) -> pa.Table:
+    if stream.accents is not None:
+        table = _with_lost(table, schema, stream)
     check_columns(table.schema, schema, str(file))
     for name in _kind(stream):
         if name not in table.column_names:
@@ -198,9 +209,19 @@ def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path
     return table.select([*needed_columns(schema), *_kind(stream)])
 
 
+def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob) -> pa.Table:
+    """With nulls for attributes that the file does not have: accents may have dropped them, or none may be in it."""
+    missing = [(name, pa.float64()) for name in schema.modelled_names] + list(schema.unmodelled)
+    missing += [] if stream.accent_column is None else [(stream.accent_column, pa.string())]
+    for name, type_ in missing:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, type_))
+    return table
+
+
 def _kind(stream: StreamJob) -> tuple[str, ...]:
-    """The column that tells revisions from tuples, if there is one."""
-    return () if stream.kind is None else (stream.kind,)
+    """The columns that tell revisions and accents from tuples, if there are any."""
+    return tuple(name for name in (stream.kind, stream.accent_column) if name is not None)
 
 
 def _hidden(path: Path) -> bool:

@@ -1,0 +1,364 @@
+"""Accents in a prediction (semantics 8): schema and units change while a standing query runs.
+
+::
+
+    tuples, accents ──undone──> first units: validators, standing query ──changes──restated──> units in force at each instant
+                         ^                                                            ^
+                         └──── the accents heard so far, and what of them passes the plan
+
+Models, bounds, state and results at rest are in the units of the stream's start, whatever comes; no accent touches any of them.
+What is emitted is restated. When an accent comes, results that were said of its time and later are said again in the new units:
+the difference between the results at rest, restated as before and as now. All is a function of the accents heard, in whatever
+batches they came.
+
+An accent in the stream's own rows describes the rows after it, and results from its own time on. One in a log beside the stream
+describes the tuples from its instant on that come after it was heard (8.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.errors import PulseError
+from pulse.core.expression import columns_of
+from pulse.kernels.steps import apply_steps
+from pulse.operators.alter import Alter, Cease
+from pulse.operators.relation import Relation
+from pulse.plan.accented import Accented, accented
+from pulse.runtime.accents import QueryAbortedError, Restating
+from pulse.runtime.predictive_restated import instants, restated_changes
+from pulse.stream.accents import (
+    Accent,
+    AccentError,
+    AddAttribute,
+    AlterData,
+    Control,
+    DropAttribute,
+    control_from_json,
+)
+from pulse.stream.affine import Affine
+from pulse.stream.description import TRUE
+from pulse.stream.log import AccentLog
+from pulse.stream.policy import Policy
+from pulse.stream.steps import Alteration, Steps
+
+if TYPE_CHECKING:
+    from pulse.runtime.predictor import Emission, Prediction, Predictor
+
+_ROW = "\0row"  # the name of the place of a row: no attribute is called so
+
+
+class JobAbortedError(QueryAbortedError):
+    """A job met an accent that its query cannot go on after; what it said of earlier times stays."""
+
+
+@dataclass(frozen=True)
+class Hears:
+    """How a stream's accents come: in a ``column`` of its rows, else from a log. ``attributes`` are all that its data has,
+    ``unread`` those of its models that the query does not read."""
+
+    column: str | None = None
+    policy: Policy = field(default_factory=Policy)
+    attributes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        predictor: Predictor,
+        stream: str,
+        column: str | None,
+        policy: Policy,
+        attributes: Collection[str],
+    ) -> Hears:
+        """With what the query does not read found out."""
+        spec = predictor.specs[stream]
+        formed = {name for _, formula in spec.models for name in columns_of(formula)}
+        unread = tuple(
+            name
+            for name in spec.schema.modelled_names
+            if name not in formed and not _reads(predictor, stream, name)
+        )
+        return cls(column, policy, tuple(attributes), unread)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A batch without its accents: as it came, and in first units; accents set aside by stream, how many were taken, and the
+    restating before them."""
+
+    came: Mapping[str, pa.Table]
+    tables: Mapping[str, pa.Table]
+    aside: Mapping[str, pa.Table]
+    count: int = 0
+    before: Restating | None = None
+
+
+@dataclass
+class Follower:
+    """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower."""
+
+    predictor: Predictor
+    logs: dict[str, AccentLog] = field(default_factory=dict)
+    restating: Restating | None = None
+
+    def hear(self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None) -> Heard:
+        """Take a batch's rows, and lines that logs have gained: those are heard before the rows."""
+        if not self.predictor.hears:
+            return Heard(tables, tables, {})
+        before, count = self.restating, 0
+        came, found = dict(tables), dict(tables)
+        aside: dict[str, pa.Table] = {}
+        for stream, hears in self.predictor.hears.items():
+            known = len(self.logs.get(stream, ()))
+            places: list[int] = []
+            bad: list[pa.Table] = []
+            if hears.column is None:
+                said = list((lines or {}).get(stream, ()))
+                _, bad = self._take(stream, [(i, None, line) for i, line in enumerate(said)], None)
+            elif stream in tables and hears.column in tables[stream].column_names:
+                data, said_rows = _apart(tables[stream], hears.column, self._time(stream))
+                places, bad = self._take(stream, said_rows, tables[stream])
+                came[stream] = found[stream] = data.drop_columns([hears.column])
+                rows = _data_rows(tables[stream], hears.column)
+            if bad:
+                aside[stream] = pa.concat_tables(bad, promote_options="permissive")
+            count += len(self.logs.get(stream, ())) - known
+            if stream in found:
+                at = None if hears.column is None else (rows, known, places)
+                found[stream] = self._blank(stream, self._undone(stream, found[stream], at))
+        return Heard(came, found, aside, count, before)
+
+    def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
+        """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
+        return restated_changes(
+            self.predictor.standing, (heard.before, self.restating), (held, after), changes
+        )
+
+    def ended(self, now: int | None) -> str:
+        """Why the job ends, once event time has come to where it does, or the accent in the stream itself; else nothing."""
+        if self.restating is None or self.restating.end is None:
+            return ""
+        end = self.restating.end
+        inside = any(
+            one.position == end
+            for stream, log in self.logs.items()
+            if self.predictor.hears[stream].column is not None
+            for one in log.controls
+        )
+        return self.restating.reason if inside or (now is not None and now >= end) else ""
+
+    # -- accents --------------------------------------------------------------------------------------------
+
+    def _take(
+        self, stream: str, said: list[tuple[int, int | None, str]], table: pa.Table | None
+    ) -> tuple[list[int], list[pa.Table]]:
+        """Add what is said, each with its place, instant and text, to the log. The places of what was taken, and the rest with
+        reasons, as rows."""
+        if not said:
+            return [], []
+        taken: list[tuple[int, Control]] = []
+        bad: list[pa.Table] = []
+        for place, at, text in said:
+            try:
+                taken += [(place, one) for one in _controls(text, at, table is not None, self._time(stream))]
+            except PulseError as e:
+                bad.append(_aside(table, place, text, str(e)))
+        texts = {place: text for place, _, text in said}
+        try:
+            self._add(stream, [one for _, one in taken], table is not None)
+            return [place for place, _ in taken], bad
+        except PulseError:
+            places = []
+        for place, one in taken:
+            try:
+                self._add(stream, [one], table is not None)
+                places.append(place)
+            except PulseError as e:
+                bad.append(_aside(table, place, texts[place], str(e)))
+        return places, bad
+
+    def _add(self, stream: str, controls: list[Control], inside: bool) -> None:
+        """Add controls to the log, or raise what is wrong with one and leave all as it is."""
+        if not controls:
+            return
+        log = self.logs.get(stream, AccentLog(()))
+        last = log.controls[-1].position if log.controls else None
+        for one in controls if inside else ():
+            if last is not None and one.position < last:
+                raise AccentError(f"{one}: its time is before that of the accent before it")
+            last = one.position
+        hears = self.predictor.hears[stream]
+        schema = self.predictor.specs[stream].schema
+        more = AccentLog.of(controls, lines=[f"stream {stream}"] * len(controls))
+        logs = {**self.logs, stream: (log + more).checked(schema, hears.attributes)}
+        found = _followed(self.predictor, logs)
+        self.logs = logs
+        self.restating = (
+            None
+            if found.is_empty
+            else Restating(Alter(found.steps()), Cease(found.ends()), found.aborted_at, found.reason)
+        )
+
+    def _time(self, stream: str) -> str:
+        return self.predictor.specs[stream].schema.time
+
+    # -- tuples ---------------------------------------------------------------------------------------------
+
+    def _undone(self, stream: str, table: pa.Table, at: tuple[IntArray, int, list[int]] | None) -> pa.Table:
+        """Tuples in first units. ``at``: the places of the rows, how many accents came before, the places of the others."""
+        log = self.logs.get(stream)
+        if log is None or not log.accents or not table.num_rows:
+            return table
+        policy, schema = self.predictor.hears[stream].policy, self.predictor.specs[stream].schema
+        if at is None:
+            rows, since, time = instants(table.column(schema.time)), None, schema.time
+        else:
+            rows, time = at[0], _ROW
+            since = [-1] * at[1] + at[2]
+        chosen = [
+            (one.position if since is None else since[i], one)
+            for i, one in enumerate(log.controls)
+            if isinstance(one, Accent) and policy.choice(one) != "ignore"
+        ]
+        for name in schema.modelled_names:
+            altered = [
+                Alteration(p, one.description, one.primitive.alpha)
+                for p, one in chosen
+                if one.attribute == name and isinstance(one.primitive, AlterData)
+            ]
+            if altered:
+                table = _applied(table, name, Steps.of(altered, time=time).inverse(), rows)
+        kept = np.ones(table.num_rows, bool)
+        for name in schema.modelled_names:
+            moves = [
+                (p, one)
+                for p, one in chosen
+                if one.attribute == name and not isinstance(one.primitive, AlterData)
+            ]
+            if moves and name not in self.predictor.hears[stream].unread:
+                kept &= ~_gone(table, moves, time, rows)
+        return table if kept.all() else table.filter(pa.array(kept))
+
+    def _blank(self, stream: str, table: pa.Table) -> pa.Table:
+        """Without values that the query does not read: they may be dropped at any time, and no model is to begin for them."""
+        for name in self.predictor.hears[stream].unread:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, pa.array(np.zeros(table.num_rows)))
+        return table
+
+
+def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission:
+    """Push a batch that was heard; what it changes, in the units in force."""
+    assert prediction.state is not None
+    held = prediction.state.results
+    emission = prediction.push(heard.tables)
+    if not follower.predictor.hears:
+        return emission
+    changes = follower.said(heard, held, prediction.state.results, emission.changes)
+    return replace(emission, changes=changes, **with_aside(emission, heard, changes.num_rows))
+
+
+def with_aside(emission: Emission, heard: Heard, changes: int) -> dict[str, Any]:
+    """Tuples and accents that were set aside, and the figures with them."""
+    aside = dict(emission.aside)
+    for stream, table in heard.aside.items():
+        both = [aside[stream], table] if stream in aside else [table]
+        aside[stream] = pa.concat_tables(both, promote_options="permissive")
+    more = sum(one.num_rows for one in heard.aside.values())
+    tally = replace(emission.tally, changes=changes, aside=emission.tally.aside + more, accents=heard.count)
+    return {"aside": aside, "tally": tally}
+
+
+def _followed(predictor: Predictor, logs: Mapping[str, AccentLog]) -> Accented:
+    policies = {name: predictor.hears[name].policy for name in logs}
+    return accented(predictor.standing.query.plan, logs, policies=policies)
+
+
+def _reads(predictor: Predictor, stream: str, name: str) -> bool:
+    """Whether the query's answer depends on an attribute: whether dropping it would come out, or end the query."""
+    drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
+    found = accented(predictor.standing.query.plan, {stream: AccentLog.of([drop])}, told=True)
+    return any(one.passed or one.aborts for one in found.fates)
+
+
+def _controls(text: str, at: int | None, inside: bool, time: str) -> Collection[Control]:
+    """What a line of a log, or the text of a row with its time, says; remarks and empty lines say nothing."""
+    if not inside:
+        return AccentLog.parse([text], where="log", times=[time]).controls
+    if at is None:
+        raise AccentError(
+            f"accent {text!r}: expected the time from which results are in the new units, got a row without one"
+        )
+    value: Any = text
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as e:
+            raise AccentError(f"accent: expected an object of JSON, got {text!r} ({e.msg})") from None
+        value.setdefault("position", at)
+    return (control_from_json(value, position=at, times=[time]),)
+
+
+def _apart(table: pa.Table, column: str, time: str) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
+    """The data of a batch, and its accents with their places and times."""
+    rows = _data_rows(table, column)
+    if len(rows) == table.num_rows:
+        return table, []
+    places = np.setdiff1d(np.arange(table.num_rows), rows)
+    said = table.take(pa.array(places))
+    at = instants(said.column(time))
+    missing = said.column(time).is_null().to_pylist()
+    return table.take(pa.array(rows)), [
+        (int(place), None if null else int(t), str(text))
+        for place, t, null, text in zip(places, at, missing, said.column(column).to_pylist(), strict=True)
+    ]
+
+
+def _data_rows(table: pa.Table, column: str) -> IntArray:
+    """The rows that are no accents."""
+    found = table.column(column)
+    if pa.types.is_null(found.type):
+        return np.arange(table.num_rows)
+    null = pc.or_(
+        found.is_null(), pc.fill_null(pc.equal(pc.utf8_trim_whitespace(found.cast(pa.string())), ""), True)
+    )
+    return np.flatnonzero(null.to_numpy())
+
+
+def _applied(table: pa.Table, name: str, steps: Steps, at: IntArray) -> pa.Table:
+    """An attribute altered by the steps in force at each row's instant or place; as doubles."""
+    found = steps.located({one: table.column(one) for one in steps.columns}, table.num_rows)
+    column = table.column(name).combine_chunks()
+    null = column.is_null().to_numpy(zero_copy_only=False)
+    values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+    altered = apply_steps(np.ascontiguousarray(values), found.cell, at, found.steps, found.maps)
+    return table.set_column(table.column_names.index(name), name, pa.array(altered, mask=null))
+
+
+def _gone(table: pa.Table, accents: list[tuple[int, Accent]], time: str, at: IntArray) -> BoolArray:
+    """Which rows lack an attribute that was dropped."""
+    moves = [
+        Alteration(
+            p, one.description, Affine("1/2") if isinstance(one.primitive, AddAttribute) else Affine(2)
+        )
+        for p, one in accents
+        if not isinstance(one.primitive, AlterData)
+    ]
+    steps = Steps.of(moves, time=time)
+    found = steps.located({one: table.column(one) for one in steps.columns}, table.num_rows)
+    scale = apply_steps(np.ones(table.num_rows), found.cell, at, found.steps, found.maps)
+    return np.asarray(scale > 1.0)
+
+
+def _aside(table: pa.Table | None, place: int, text: str, reason: str) -> pa.Table:
+    row = pa.table({"accent": [text]}) if table is None else table.slice(place, 1)
+    return row.append_column("reason", pa.array([reason]))
