@@ -77,12 +77,17 @@ def kind_of(node: Window) -> str:
 def why_not_downstream(node: Node) -> str | None:
     """Why an operator's results cannot be patched, whatever is stored; None where they can be."""
     match node:
-        case Window() if node.input.columns.points and node.function == "avg":
-            return "an average of tuples does not tell how many there were"
+        case Window() if node.input.columns.points and node.function == "avg" and not _is_counted(node.input):
+            return "an average of tuples does not tell how many there were, and they are not stored"
         case Across():
             return "all keys of a group make a result; which did is not stored with it"
         case _:
             return None
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether a connection point tells how many rows of the node there are anywhere."""
+    return isinstance(node, Scan) and node.start is None and node.end is None
 
 
 def modes_of(node: Node) -> tuple[str, str]:

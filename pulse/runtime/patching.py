@@ -40,15 +40,18 @@ class PatchedArc(WindowArc):
         super().__init__(*base)
         self._mode: str = mode
         self._costs: Costs = costs
-        assert isinstance(self.node.size, int)
         self._kind = kind_of(self.node)
         self._patch = _PATCHES[self._kind](
-            self.node.function, self.node.argument, self.node.output, self.node.size
+            self.node.function, self.node.argument, self.node.output, self.size
         )
 
     def change(self) -> Delta:
         below = self.inputs[0].delta
         assert below is not None
+        return self.changed(below)
+
+    def changed(self, below: Delta) -> Delta:
+        """What the input's delta changes."""
         affected = self.affected(below.stretches)
         patch = np.zeros(len(affected), bool)
         if self.point is not None and why_not_downstream(self.node) is None and self._mode != UPSTREAM:
@@ -76,9 +79,23 @@ class PatchedArc(WindowArc):
         if self._mode == DOWNSTREAM:
             return np.ones(len(affected), bool)
         assert self.point is not None
+        return self._costs.choose(self._kind, self._replayed(affected), self.point.count(affected))
+
+    def _replayed(self, affected: Stretches) -> IntArray:
+        """How many rows a replay handles in each stretch."""
+        return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
+
+    def _concerned(self, affected: Stretches, results: Relation) -> Relation:
+        """The results of the windows that hold what changed; rows may reach beyond them."""
+        closings = affected.widened(-self.stays, -self.stays)
+        every = np.arange(len(affected))
+        return overlapping(Content(closings, results, every, every)).relation
+
+    @property
+    def size(self) -> int:
+        """Of the window, in microseconds."""
         assert isinstance(self.node.size, int)
-        replayed = 2 * self.inputs[0].estimate(affected.widened(self.node.size, 0))
-        return self._costs.choose(self._kind, replayed, self.point.count(affected))
+        return self.node.size
 
     def _patched(self, below: Delta, affected: Stretches, chosen: IntArray) -> tuple[Delta, BoolArray]:
         """The patched stretches among those chosen, and which they are."""
@@ -88,26 +105,33 @@ class PatchedArc(WindowArc):
         ends = np.append(first[1:], len(below))
         old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
         results = self.point.content(affected.take(chosen)).relation
-        old, new = old.select_groups(chosen), new.select_groups(chosen)
-        # Of the windows that hold what changed; the rows may reach beyond them.
-        closings = affected.take(chosen).widened(-self.stays, -self.stays)
-        every = np.arange(len(chosen))
-        concerned = overlapping(Content(closings, results, every, every)).relation
+        if len(chosen) < len(affected):
+            old, new = old.select_groups(chosen), new.select_groups(chosen)
+        concerned = self._concerned(affected.take(chosen), results)
         good = self._patch.check(old, new, concerned) & (np.diff(results.offsets) > 0)
         some = np.flatnonzero(good)
-        old, new, results = (one.select_groups(some) for one in (old, new, results))
+        if len(some) < len(good):
+            old, new, results = (one.select_groups(some) for one in (old, new, results))
         stretches = affected.take(chosen[some])
-        made = self._patch.patched(old, new, results, self._around(stretches, results))
+        told = old, new, results, self._around(stretches, results)
+        if isinstance(self._patch, PatchPoints):
+            made = self._patch.patched(*told, lambda group, times: self._held(stretches.code[group], times))
+        else:
+            made = self._patch.patched(*told)
         n = len(some)
         both = Content(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
-        return changed_rows(both), good
+        # Also what changed by less than is worth telling: the next patch is made of what is stored now.
+        return changed_rows(both, least=0.0), good
+
+    def _held(self, code: IntArray, closings: IntArray) -> IntArray:
+        """How many tuples the windows that close at these instants hold."""
+        return self.inputs[0].estimate(Stretches(code, closings - self.size, closings))
 
     def _around(self, stretches: Stretches, results: Relation) -> tuple[IntArray, IntArray]:
         """Time that holds all windows of these results."""
-        assert isinstance(self.node.size, int)
         start, end = extents(results)
         first, last = results.offsets[:-1], results.offsets[1:] - 1
-        begin = np.minimum(stretches.start, start[first]) - self.node.size - _ROOM
+        begin = np.minimum(stretches.start, start[first]) - self.size - _ROOM
         return begin, np.maximum(stretches.end, end[last]) + _ROOM
 
 

@@ -22,15 +22,17 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.operators.difference import Changes, change_schema
 from pulse.operators.relation import Relation
+from pulse.plan.closings import at_closings
 from pulse.plan.modes import Costs
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, margins, radius
 from pulse.plan.show import line
-from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc
+from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
+from pulse.runtime.closings import ClosingsArc, with_results
 from pulse.runtime.connection import ConnectionPoint, RevisionError
-from pulse.runtime.delta import Changed, Delta, Stretches
+from pulse.runtime.delta import Changed, Delta
 from pulse.runtime.emitting import emitted
 from pulse.runtime.evaluate import Evaluation, _selective, without_possible
 from pulse.runtime.gathering import AcrossArc, UnionArc
@@ -94,6 +96,8 @@ class Reviser:
     "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
     upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
     ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
+    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them: windows over
+    tuples are then known at these closing times alone, and their changes are points.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Reviser:
         mode: str = "adaptive",
         costs: Costs | None = None,
         keep: int | str | None = None,
+        every: int | None = None,
     ) -> None:
         if isinstance(keep, str) and keep != "radius":
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
@@ -113,6 +118,10 @@ class Reviser:
         self.query, self.columns, self.mode = query, dict(columns), mode
         self.costs = costs or Costs()
         self.plan = optimise(query.plan, mirror=False)
+        if every is not None and every <= 0:
+            raise ValueError(f"every: expected microseconds above 0, got {every!r}")
+        self.every = every
+        self._at_closings = at_closings(self.plan) if every is not None else frozenset()
         self.radius: Reach = radius(self.plan)
         self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
@@ -165,6 +174,8 @@ class Reviser:
                 arc = ScanArc(node, self._streams[node.stream])
             case Filter() | Project():
                 arc = RowArc(*told)
+            case Window() if node in self._at_closings:
+                arc = ClosingsArc(*told, self.mode, self.costs, self.every)
             case Window():
                 arc = PatchedArc(*told, self.mode, self.costs)
             case Join():
@@ -194,7 +205,10 @@ class Reviser:
             if isinstance(arc, ScanArc)
         }
         for possible in {arc.possible for arc in stored}:
-            evaluation = Evaluation(scans, possible=possible)
+            known = scans
+            if self.every is not None:
+                known = with_results(scans, self._at_closings, self.every, possible=possible)
+            evaluation = Evaluation(known, possible=possible)
             for arc in stored:
                 if arc.possible == possible:
                     arc.point = self._point(arc, evaluation.segments(arc.node))
@@ -261,7 +275,7 @@ class Reviser:
             elif flow.revised:
                 delta = arc.change()
             else:
-                delta = _nothing(arc)
+                delta = nothing(arc.node.columns)
             arc.settle(delta)
             flow.out, flow.rows_out = len(arc.delta or ()), _rows_of(delta)
             flow.absorbed = delta.absorbed
@@ -298,9 +312,3 @@ def _takes_possible(node: Node) -> bool:
 
 def _rows_of(delta: Delta) -> int:
     return int((delta.old[:, 1] - delta.old[:, 0]).sum() + (delta.new[:, 1] - delta.new[:, 0]).sum())
-
-
-def _nothing(arc: Arc) -> Delta:
-    none = np.zeros(0, np.int64)
-    ranges = np.zeros((0, 2), np.int64)
-    return Delta(Stretches(none, none, none), Relation.empty(arc.node.columns), ranges, ranges, ranges)
