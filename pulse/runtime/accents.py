@@ -125,11 +125,12 @@ def follow(
     *,
     told: bool = False,
     first: int | None = None,
+    logs: Mapping[str, AccentLog] | None = None,
 ) -> Accented:
     """What becomes of the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet."""
-    logs = {
-        name: log if first is None else log[:first] for name, log in logs_of(plan, paths, evolution).items()
-    }
+    logs = logs_of(plan, paths, evolution) if logs is None else logs
+    if first is not None:
+        logs = {name: log[:first] for name, log in logs.items()}
     policies = {name: _policy(evolution, name) for name in logs}
     domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
     return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
@@ -140,7 +141,7 @@ def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -
     logs = logs_of(plan, paths, evolution)
     if not logs:
         return NO_ACCENTS
-    found = follow(plan, paths, evolution)
+    found = follow(plan, paths, evolution, logs=logs)
     undoing = {
         name: one
         for name, log in logs.items()

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,16 @@ def write_log(folder: Path, generation: int, log: AccentLog) -> str:
 
 
 def read_log(path: Path) -> AccentLog:
-    """The log that :func:`write_log` wrote."""
+    """The log that :func:`write_log` wrote; one that was read is remembered as long as its file stays as it is."""
+    try:
+        found = path.stat()
+    except OSError as e:
+        raise StoreError(f"{path}: cannot read the accents of the model: {e}") from e
+    return _read(path.absolute(), found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, modified: int, size: int) -> AccentLog:
     try:
         return AccentLog.from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, AccentError) as e:
