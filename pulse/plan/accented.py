@@ -30,6 +30,7 @@ from pulse.stream.machine import receive
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode, State
 from pulse.stream.steps import Alteration, Steps
+from pulse.stream.values import ValueSet
 
 
 @dataclass(frozen=True)
@@ -303,7 +304,7 @@ def _route(
     plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode
 ) -> _Route | None:
     """The route of one kind of alteration, or None where it depends on more."""
-    marks = {name: f"\0{name}" for name in said}
+    marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(said))}
     probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
     root = _build(plan, {}, mode)
     try:
@@ -317,9 +318,7 @@ def _route(
         assert isinstance(one, Accent)
         assert isinstance(one.primitive, AlterData)
         boxes = one.description.boxes
-        names = (
-            {mark: name for name, values in boxes[0] for mark in values.members} if len(boxes) == 1 else {}
-        )
+        names = {mark: name for name, mark in boxes[0]} if len(boxes) == 1 else {}
         if set(names) != set(marks.values()):
             return None
         found.append((one.attribute, one.primitive.alpha, {own: names[mark] for own, mark in marks.items()}))

@@ -141,6 +141,26 @@ def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -
     logs = logs_of(plan, paths, evolution)
     if not logs:
         return NO_ACCENTS
+    if any(name in evolution.logs or name.partition(AS_OF)[0] in evolution.logs for name in logs):
+        return _made(plan, paths, evolution, logs)
+    policies = tuple((name, _policy(evolution, name)) for name in sorted(logs))
+    content = tuple((name, paths[name], paths[name].open().stamp) for name in sorted(logs))
+    key = plan, evolution.mode, policies, content
+    known = _planned.get(key)
+    if known is None:
+        if len(_planned) >= _REMEMBERED:
+            _planned.clear()
+        known = _planned[key] = _made(plan, paths, evolution, logs)
+    return known
+
+
+_REMEMBERED = 32  # plans whose accents were worked out; asked again, of the same models, they are there
+_planned: dict[Any, JobAccents] = {}
+
+
+def _made(
+    plan: Node, paths: Mapping[str, Stored], evolution: Evolution, logs: Mapping[str, AccentLog]
+) -> JobAccents:
     found = follow(plan, paths, evolution, logs=logs)
     undoing = {
         name: one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
@@ -247,6 +247,7 @@ def test_the_schema_is_one_of_arrow_types():
         "select symbol, price from S union all select symbol, price from R",
     ],
 )
+@settings(max_examples=25)
 @given(st.data())
 def test_the_short_way_and_the_long_way_agree(query, data):
     """Alter data of one kind goes one route: what comes out is what the operators pass, accent by accent."""
