@@ -29,6 +29,7 @@ from pulse.runtime.rows import bare
 from pulse.runtime.scan import _of_keys
 
 UPSTREAM, DOWNSTREAM, STATELESS = "upstream", "downstream", "stateless"
+ADAPTIVE = "adaptive"
 
 
 @dataclass

@@ -67,8 +67,13 @@ class ClosingsArc(PatchedArc):
             self.cache = made
         return changed_rows(made)
 
-    def _replayed(self, affected: Stretches) -> IntArray:
+    def replayed(self, affected: Stretches) -> IntArray:
+        """The tuples of all windows that close in each stretch, before and after."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
+
+    def stored(self, affected: Stretches) -> IntArray:
+        """How many closing times lie in each stretch."""
+        return (affected.end - 1 - affected.start) // self._every + 1
 
     def _concerned(self, affected: Stretches, results: Relation) -> Relation:
         return results

@@ -27,7 +27,7 @@ from pulse.plan.modes import Costs
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.radius import NONE, Reach, margins, radius
+from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
 from pulse.plan.show import line
 from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
 from pulse.runtime.closings import ClosingsArc, with_results
@@ -126,6 +126,8 @@ class Reviser:
         self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
         self._with_points = chosen
+        self._chosen = points is None  # so that points may come and go as pays off
+        self._needed = below_windows(self.plan)
         self._streams: dict[str, ConnectionPoint] = {}
         self._arcs: dict[tuple[Node, bool], Arc] = {}
         self._root: Arc | None = None
@@ -194,6 +196,8 @@ class Reviser:
         if isinstance(arc, ScanArc) or self._with_points == "inputs":
             return False
         if self._with_points == "windows":
+            if self._chosen and isinstance(arc, PatchedArc) and arc.optional and arc.node not in self._needed:
+                return arc.pays_off()
             return isinstance(arc, WindowArc)
         return arc.node in self._with_points
 
@@ -246,6 +250,7 @@ class Reviser:
             if stream not in self._streams:
                 known = ", ".join(self._streams)
                 raise RevisionError(f"reviser: there is no stream '{stream}'; there are: {known}")
+        self._restock()
         try:
             revised = self._revise(changed)
         except BaseException:
@@ -255,6 +260,21 @@ class Reviser:
         for point in self._points:
             point.commit()
         return revised
+
+    def _restock(self) -> None:
+        """Connection points put where they have come to pay off, and taken away where they do not."""
+        if not (self._chosen and self.mode == "adaptive"):
+            return
+        empty: list[Arc] = []
+        for arc in self._arcs.values():
+            if isinstance(arc, PatchedArc) and arc.weighed:
+                wanted = self._has_point(arc)
+                if wanted and arc.point is None:
+                    empty.append(arc)
+                elif not wanted:
+                    arc.point = None
+        if empty:
+            self._fill(empty, {name: point.everything() for name, point in self._streams.items()})
 
     def _revise(self, changed: Mapping[str, Changed]) -> Revised:
         assert self._root is not None

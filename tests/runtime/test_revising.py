@@ -21,6 +21,7 @@ from pulse.plan.nodes import Window, walk
 from pulse.plan.query import Query
 from pulse.runtime.connection import RevisionError
 from pulse.runtime.delta import Changed
+from pulse.runtime.patching import PatchedArc
 from pulse.runtime.revising import Revised, Reviser
 from pulse.store.errors import HistoryGoneError
 from tests.runtime.revised_loads import (
@@ -237,6 +238,31 @@ def test_the_cheaper_mode_is_taken_for_each_stretch() -> None:
     ):
         reviser = started(query_of("window"), {"S": FLAT, "T": []}, costs=costs)
         assert flows(reviser.revise({"S": one(FLAT, 5, 7.0)}))["Window"].modes == {mode: 1}
+
+
+def test_results_are_stored_where_that_pays_off() -> None:
+    """First by what a window holds; then when the other way would have saved as much as computing all results again."""
+    free, dear = Cost(0.0, 0.0), Cost(1e9, 1e9)
+    patches, replays = Costs((dear,) * 3, (free,) * 3), Costs((free,) * 3, (dear,) * 3)
+    reviser = started(query_of("window"), {"S": FLAT, "T": []}, costs=replays)
+    (arc,) = (one for one in reviser._arcs.values() if isinstance(one, PatchedArc))
+    assert arc.point is None
+    rows, found = FLAT, []
+    steps = [(replays, 7.0), *((patches, 8.0 + i) for i in range(6)), (replays, 5.0)]
+    for costs, value in steps:
+        arc._costs, arc._balance = costs, arc._balance if costs is patches else 0.0
+        revised = reviser.revise({"S": one(rows, 5, value)})
+        before = from_scratch(query_of("window"), {"S": rows, "T": []})
+        rows = applied(rows, [(0, 5, 6, [(0, 5, 6, (value, 0.0), (0.0, 0.0))])])
+        after = from_scratch(query_of("window"), {"S": rows, "T": []})
+        check_changes(before, after, at_instants(revised.changes.table), exact_bounds=False)
+        found.append(*flows(revised)["Window"].modes)
+    assert found[0] == "upstream"
+    assert found[1] == "upstream"  # one alone is no reason
+    assert found[-2] == "downstream"
+    assert (found[-1], arc.point is None) == ("upstream", False)
+    reviser.revise({"S": one(rows, 5, 4.0)})
+    assert arc.point is None
 
 
 def test_points_may_lie_on_any_arc() -> None:
