@@ -333,6 +333,8 @@ class Prediction:
         made = Validator(self.predictor.specs[stream])
         made.state = _copied(state)
         made.allot(self.allotted[stream])
+        if state.allotted is not None:  # a share that has grown may be used once those that shrank are kept
+            made.tighten(state.allotted)
         return made
 
     def _restlessness(self) -> dict[str, Allotment]:
