@@ -314,7 +314,7 @@ def test_the_bound_is_kept_while_shares_move(seed: int, size: int) -> None:
 
 @pytest.mark.parametrize("seed", [12, 13, 14, 15])
 def test_where_one_stream_is_ahead_results_are_true(seed: int) -> None:
-    """By seconds in the end: what wide models said of the one ahead long ago stays, and a few results state more than was asked."""
+    """By seconds in the end: what wide models said of the one ahead stays, and a few results state more than was asked."""
     asked = fig_1(100, seed, 0.3)
     _, found = asked.followed(8)
     assert asked.running.tally.beyond <= 2  # of 50 and more; without restating 10
