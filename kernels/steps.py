@@ -23,6 +23,7 @@ Integers = npt.NDArray[np.int64]
 _STEPS = types.Tuple((IN_INT1, IN_INT1))
 _MAPS = types.Tuple((IN1, IN1))
 _RANGES = types.Tuple((IN_INT1, IN1, IN1))
+_RUNS = types.Tuple((IN_INT1, IN_INT1))
 _GRID = types.Tuple((IN_INT1, IN_INT1, INT))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
 
@@ -77,6 +78,24 @@ def _apply_grid(values, grid, cell, steps, maps):
             if step >= begin:
                 values[i] = a[step] * values[i] + b[step]
             time += every
+
+
+@kernel(OUT1, _RUNS, IN_INT1, _STEPS, _MAPS)
+def _apply_runs(values, runs, cell, steps, maps):
+    time, counts = runs
+    offsets, instants = steps
+    a, b = maps
+    i = 0
+    for r in range(counts.shape[0]):
+        begin, stop, end = offsets[cell[r]], offsets[cell[r] + 1], i + counts[r]
+        step = begin - 1
+        while begin < stop and i < end:
+            while step + 1 < stop and instants[step + 1] <= time[i]:
+                step += 1
+            if step >= begin:
+                values[i] = a[step] * values[i] + b[step]
+            i += 1
+        i = end
 
 
 @device
@@ -175,6 +194,30 @@ def apply_steps_on_grid(
     out = np.array(values, np.float64)
     _apply_grid(out, (first, place, every), cell, steps, maps)
     return out
+
+
+def apply_steps_in_place(
+    values: Array,
+    runs: tuple[Integers, Integers],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array],
+) -> None:
+    """The same, in place, for runs of values: ``runs`` are the time of each value and how many each run has, all of one cell and
+    ascending in time.
+
+    >>> values, steps, maps = np.full(3, 3.0), (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> apply_steps_in_place(values, (np.array([8, 10, 11]), np.array([3])), np.array([0]), steps, maps)
+    >>> values.tolist()
+    [3.0, 7.0, 7.0]
+    """
+    time, counts = runs
+    _check(cell, steps, len(counts))
+    if not len(values) == len(time) == counts.sum():
+        raise ValueError(
+            f"values: expected {counts.sum()} with a time each, got {len(values)} and {len(time)} times"
+        )
+    _apply_runs(values, runs, cell, steps, maps)
 
 
 def cut_at_steps(

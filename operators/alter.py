@@ -84,6 +84,22 @@ class Alter:
                 err[name] = apply_steps(err[name], found.cell, samples.times, found.steps, _scales(found))
         return replace(samples, values=values, err=err)
 
+    def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
+        """The steps of every stretch by attribute, for :func:`~pulse.operators.sample.to_tuples`, which then needs no copy of the
+        samples; None where descriptions speak of more than keys."""
+        found: dict[str, Located] = {}
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            if not set(steps.columns) <= set(samples.columns.key_names):
+                return None
+            located = steps.located(
+                _columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+            )
+            if _concerns(located):
+                found[name] = located
+        return found
+
     def tuples(self, batch: pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
         """A batch of tuples with the modelled attributes altered, as doubles; the rest as it is."""
         at: IntArray | None = None

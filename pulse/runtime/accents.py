@@ -31,6 +31,7 @@ from pulse.stream.log import AccentLog
 from pulse.stream.plan_of_rows import AbortedError
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode
+from pulse.stream.steps import Located
 
 AS_OF = " as of "
 
@@ -80,7 +81,16 @@ class Restating:
 
     def samples(self, samples: Samples) -> Samples:
         """The same at instants."""
-        samples = self.alter.samples(self.cease.samples(samples))
+        return self._ended(self.alter.samples(self.cease.samples(samples)))
+
+    def on_stretches(self, samples: Samples) -> tuple[Samples, dict[str, Located] | None]:
+        """The same, with what is left to alter while tuples are made of them."""
+        found = self.alter.on_stretches(samples)
+        if found is None:
+            return self.samples(samples), None
+        return self._ended(self.cease.samples(samples)), found
+
+    def _ended(self, samples: Samples) -> Samples:
         if self.end is None:
             return samples
         late = samples.times >= self.end
