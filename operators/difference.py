@@ -117,8 +117,9 @@ def same_cells(
 def same_bounds(a: FloatArray, b: FloatArray, size: FloatArray) -> BoolArray:
     """Whether bounds of values of this size are the same.
 
-    Part of a bound is room for rounding, which depends on where a computation began. So next to what two values may differ by and
-    still be the same, or to the rounding of the largest of them (a small one may be a difference of large ones), no bound differs.
+    Part of a bound is room for rounding, which depends on where a computation began. So next to what two values may differ by
+    and still be the same, or to the rounding of the largest of them (a small one may be a difference of large ones), no bound
+    differs.
     """
     largest = float(size.max(initial=0.0))
     with np.errstate(invalid="ignore"):

@@ -39,7 +39,8 @@ def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> Int
         listed = zip(*(column.to_pylist() for column in keys), strict=True)
         rows = np.array(sorted({state.ids[key] for key in listed if key in state.ids}), np.int64)
     above = (state.real[rows, layout.err] > state.real[rows, layout.bound] * LOOSE).any(axis=1)
-    return rows[above & (state.whole[rows, key_state.STARTED] != 0)]
+    found: IntArray = rows[above & (state.whole[rows, key_state.STARTED] != 0)]
+    return found
 
 
 def restate(validator: Validator, rows: IntArray) -> Relation:

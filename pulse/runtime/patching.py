@@ -93,7 +93,8 @@ class PatchedArc(WindowArc):
         """How many results a patch handles in each stretch."""
         if self.point is not None:
             return self.point.count(affected)
-        return np.ceil(_STORED[self._kind] * self.inputs[0].estimate(affected)).astype(np.int64)
+        guess: IntArray = np.ceil(_STORED[self._kind] * self.inputs[0].estimate(affected)).astype(np.int64)
+        return guess
 
     @property
     def optional(self) -> bool:
