@@ -87,7 +87,7 @@ def split_ratio(text: Any) -> Fraction:
 
 
 def _row(row: Mapping[str, Any], schema: StreamSchema, line: str) -> tuple[int, dict[str, Any], Fraction]:
-    given = {str(name).strip().lower(): value for name, value in row.items() if name is not None}
+    given = {str(name).strip().lower(): value for name, value in row.items()}
     day = next((given[name] for name in (schema.time, *_TIMES) if name in given), None)
     ratio = next((given[name] for name in _RATIOS if name in given), None)
     keys = {name: given[name.lower()] for name in schema.key_names if name.lower() in given}

@@ -64,6 +64,11 @@ class Layout(NamedTuple):
         return self._block(SEEN)
 
     @property
+    def residual(self) -> slice:
+        """What the current model misses the newest tuple by."""
+        return self._block(RESIDUAL)
+
+    @property
     def bound(self) -> slice:
         """Allotted bounds; infinite: none."""
         return self._block(BOUND)

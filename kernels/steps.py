@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from pulse.kernels._jit import IN1, IN_INT1, OUT1, OUT_INT1, device, kernel
+from pulse.kernels._jit import IN1, IN_INT1, INT, OUT1, OUT_INT1, device, kernel
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -23,6 +23,8 @@ Integers = npt.NDArray[np.int64]
 _STEPS = types.Tuple((IN_INT1, IN_INT1))
 _MAPS = types.Tuple((IN1, IN1))
 _RANGES = types.Tuple((IN_INT1, IN1, IN1))
+_RUNS = types.Tuple((IN_INT1, IN_INT1))
+_GRID = types.Tuple((IN_INT1, IN_INT1, INT))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
 
 
@@ -58,6 +60,42 @@ def _apply(values, cell, time, steps, maps):
             continue
         s = _in_force(instants, begin, stop, time[i])
         values[i] = a[s] * values[i] + b[s]
+
+
+@kernel(OUT1, _GRID, IN_INT1, _STEPS, _MAPS)
+def _apply_grid(values, grid, cell, steps, maps):
+    first, place, every = grid
+    offsets, instants = steps
+    a, b = maps
+    for s in range(first.shape[0]):
+        begin, stop = offsets[cell[s]], offsets[cell[s] + 1]
+        if begin == stop:
+            continue
+        step, time = begin - 1, first[s]
+        for i in range(place[s], place[s + 1]):
+            while step + 1 < stop and instants[step + 1] <= time:
+                step += 1
+            if step >= begin:
+                values[i] = a[step] * values[i] + b[step]
+            time += every
+
+
+@kernel(OUT1, _RUNS, IN_INT1, _STEPS, _MAPS)
+def _apply_runs(values, runs, cell, steps, maps):
+    time, counts = runs
+    offsets, instants = steps
+    a, b = maps
+    i = 0
+    for r in range(counts.shape[0]):
+        begin, stop, end = offsets[cell[r]], offsets[cell[r] + 1], i + counts[r]
+        step = begin - 1
+        while begin < stop and i < end:
+            while step + 1 < stop and instants[step + 1] <= time[i]:
+                step += 1
+            if step >= begin:
+                values[i] = a[step] * values[i] + b[step]
+            i += 1
+        i = end
 
 
 @device
@@ -133,6 +171,53 @@ def apply_steps(
     out = np.array(values, np.float64)
     _apply(out, cell, time, steps, maps)
     return out
+
+
+def apply_steps_on_grid(
+    values: Array,
+    grid: tuple[Integers, Integers, int],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array],
+) -> Array:
+    """The same for values at regular instants: stretch ``s`` has those of ``place[s]:place[s + 1]``, at ``first[s] + i * every``,
+    all of one cell; ``grid`` is first, place and every.
+
+    >>> steps, maps = (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> apply_steps_on_grid(np.full(3, 3.0), (np.array([8]), np.array([0, 3]), 2), np.array([0]), steps, maps).tolist()
+    [3.0, 7.0, 7.0]
+    """
+    first, place, every = grid
+    _check(cell, steps, len(first), len(place) - 1)
+    if place[-1] > len(values):
+        raise ValueError(f"values: expected {place[-1]} of them, got {len(values)}")
+    out = np.array(values, np.float64)
+    _apply_grid(out, (first, place, every), cell, steps, maps)
+    return out
+
+
+def apply_steps_in_place(
+    values: Array,
+    runs: tuple[Integers, Integers],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array],
+) -> None:
+    """The same, in place, for runs of values: ``runs`` are the time of each value and how many each run has, all of one cell and
+    ascending in time.
+
+    >>> values, steps, maps = np.full(3, 3.0), (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> apply_steps_in_place(values, (np.array([8, 10, 11]), np.array([3])), np.array([0]), steps, maps)
+    >>> values.tolist()
+    [3.0, 7.0, 7.0]
+    """
+    time, counts = runs
+    _check(cell, steps, len(counts))
+    if not len(values) == len(time) == counts.sum():
+        raise ValueError(
+            f"values: expected {counts.sum()} with a time each, got {len(values)} and {len(time)} times"
+        )
+    _apply_runs(values, runs, cell, steps, maps)
 
 
 def cut_at_steps(

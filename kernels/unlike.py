@@ -82,6 +82,8 @@ def _note(pieces, old_first, old_stop, new_first, new_stop, stretch, out, m):
         if stop > first:
             begin = ref[first] + np.int64(math.floor(lo[first] * MICROSECONDS))
             close = ref[stop - 1] + np.int64(math.ceil(hi[stop - 1] * MICROSECONDS))
+            if lo[stop - 1] == hi[stop - 1]:  # a point takes up its microsecond
+                close = max(close, ref[stop - 1] + np.int64(math.floor(lo[stop - 1] * MICROSECONDS)) + 1)
             start, end = min(start, begin), max(end, close)
     out[m, 0], out[m, 1], out[m, 2], out[m, 3] = old_first, old_stop, new_first, new_stop
     out[m, 4], out[m, 5], out[m, 6] = start, max(end, start + 1), stretch

@@ -22,7 +22,7 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
-from pulse.kernels.steps import apply_steps, cut_at_steps, scaled_drift
+from pulse.kernels.steps import apply_steps, apply_steps_on_grid, cut_at_steps, scaled_drift
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.operators.tuples import times
@@ -66,18 +66,39 @@ class Alter:
         for name, steps in self.steps.items():
             if name not in samples.values or steps.is_empty:
                 continue
+            if set(steps.columns) <= set(samples.columns.key_names):  # then a stretch lies in one cell
+                found = steps.located(
+                    _columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+                )
+                grid = samples.first, samples.offsets, samples.every
+                if _concerns(found):
+                    values[name] = apply_steps_on_grid(values[name], grid, *found)
+                    err[name] = apply_steps_on_grid(err[name], grid, found.cell, found.steps, _scales(found))
+                continue
             found = steps.located(
                 _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
                 len(samples),
             )
             if _concerns(found):
-                values[name] = apply_steps(
-                    samples.values[name], found.cell, samples.times, found.steps, found.maps
-                )
-                err[name] = apply_steps(
-                    samples.err[name], found.cell, samples.times, found.steps, _scales(found)
-                )
+                values[name] = apply_steps(values[name], found.cell, samples.times, found.steps, found.maps)
+                err[name] = apply_steps(err[name], found.cell, samples.times, found.steps, _scales(found))
         return replace(samples, values=values, err=err)
+
+    def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
+        """The steps of every stretch by attribute, for :func:`~pulse.operators.sample.to_tuples`, which then needs no copy of the
+        samples; None where descriptions speak of more than keys."""
+        found: dict[str, Located] = {}
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            if not set(steps.columns) <= set(samples.columns.key_names):
+                return None
+            located = steps.located(
+                _columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+            )
+            if _concerns(located):
+                found[name] = located
+        return found
 
     def tuples(self, batch: pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
         """A batch of tuples with the modelled attributes altered, as doubles; the rest as it is."""

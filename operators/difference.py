@@ -3,7 +3,8 @@
 1. Segments. Old and new results of each key are aligned in time. Where both speak and say the same nothing is said; where they
    differ the old is replaced by the new; what only one of them says is deleted or inserted. Every change carries the range it is
    about, so that taking the old rows back and putting the new ones in leaves the new results.
-2. Error. Rows keep the bounds they had; a bound or a certainty that changed is a change.
+2. Error. Rows keep the bounds they had; a bound that changed by more than rounding of the value it is about, or a certainty that
+   changed, is a change.
 3. Inversion. Does not take part: it compares results.
 4. Revision. This is how revisions are emitted.
 5. Accents pass before: both sides have the same attributes.
@@ -24,6 +25,8 @@ from pulse.operators.relation import Relation
 
 TOLERANCE = 1e-9
 """Values that differ by less, relative to their size, are the same: what rounding makes of one polynomial cut in two ways."""
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +107,25 @@ def same_cells(
         powers = reach[:, None] ** np.arange(width)
         size = (np.abs(c) * powers).sum(axis=1) + (np.abs(d) * powers).sum(axis=1)
         same &= np.asarray((np.abs(c - d) * powers).sum(axis=1) <= TOLERANCE * size)
-        same &= _close(old.err[name][a], new.err[name][b])
+        same &= same_bounds(old.err[name][a], new.err[name][b], size)
     for name in old.columns.unmodelled_names:
         one, other = old.unmodelled[name].take(pa.array(a)), new.unmodelled[name].take(pa.array(b))
         same &= _equal(one, other)
     return np.asarray(same, dtype=bool)
 
 
-def _close(a: FloatArray, b: FloatArray) -> BoolArray:
-    close: BoolArray = np.abs(a - b) <= TOLERANCE * (np.abs(a) + np.abs(b))
-    return close
+def same_bounds(a: FloatArray, b: FloatArray, size: FloatArray) -> BoolArray:
+    """Whether bounds of values of this size are the same.
+
+    Part of a bound is room for rounding, which depends on where a computation began. So next to what two values may differ by
+    and still be the same, or to the rounding of the largest of them (a small one may be a difference of large ones), no bound
+    differs.
+    """
+    largest = float(size.max(initial=0.0))
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b)  # of two that are infinite: not a number
+    close: BoolArray = apart <= TOLERANCE * (np.abs(a) + np.abs(b) + size) + _ROUNDING * largest
+    return np.where(np.isfinite(a) & np.isfinite(b), close, a == b)
 
 
 def _equal(a: pa.Array, b: pa.Array) -> BoolArray:

@@ -36,11 +36,18 @@ class Function(NamedTuple):
 class Compared(NamedTuple):
     """Cells of old and new rows of each group; ``index[:, 0]`` are rows of the old, ``index[:, 1]`` of the new, or -1.
 
-    ``alike`` says of each group whether both speak of the same time, with the same bounds and certainty.
+    ``alike`` says of each group whether both speak of the same time, with the same certainty and, but for
+    :data:`SLIGHT`, the same bounds; ``more_err`` and ``more_drift`` by how much the new bounds are larger at most.
     """
 
     cells: Cells
     alike: BoolArray
+    more_err: FloatArray
+    more_drift: FloatArray
+
+
+SLIGHT = 1e-6
+"""By what share bounds may differ and still be called the same: a correction of a model adds its rounding to them."""
 
 
 def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Compared:
@@ -52,9 +59,13 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
     cells = align(both.ref, both.lo, both.hi, offsets, outer=True)
     a, b = cells.index[:, 0], cells.index[:, 1]
     good = (a >= 0) & (b >= 0) & (both.certainty[a] == both.certainty[b])
+    more = [np.zeros(n), np.zeros(n)]
     if bounds:
-        good &= both.err[argument][a] == both.err[argument][b]
-        good &= both.drift[argument][a] == both.drift[argument][b]
+        group = np.repeat(np.arange(n), np.diff(cells.offsets))
+        for largest, limits in zip(more, (both.err[argument], both.drift[argument]), strict=True):
+            grown = _grown(limits[a], limits[b])
+            good &= np.abs(grown) <= SLIGHT * np.minimum(limits[a], limits[b])
+            np.maximum.at(largest, group, np.where(good, grown, 0.0))
     bad = np.concatenate(([0], np.cumsum(~good)))[cells.offsets]
     # Back to rows of the two relations: of every group the old rows stand before the new.
     ahead_old = np.concatenate(([0], np.cumsum(np.diff(new.offsets))))[:-1]
@@ -66,7 +77,14 @@ def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Co
         ],
         axis=1,
     )
-    return Compared(cells._replace(index=index), np.diff(bad) == 0)
+    return Compared(cells._replace(index=index), np.diff(bad) == 0, *more)
+
+
+def _grown(old: FloatArray, new: FloatArray) -> FloatArray:
+    """By how much bounds grew; not at all where they are the same, also where both are infinite."""
+    same = old == new
+    found: FloatArray = np.subtract(new, old, out=np.zeros(len(old)), where=~same)
+    return found
 
 
 def _with_drift(relation: Relation, argument: str) -> Relation:

@@ -2,7 +2,9 @@
 
 With ``d = new - old``, zero where nothing changed, ``W_new(t) = W_old(t) + ∫ d over [t - size, t)``: linear, so exact but for
 rounding. The bound stays as it was, which holds where the bounds of the input stay as they were at every instant: err, drift and
-certainty of old and new rows must be the same, and no hole may open or close. So
+certainty of old and new rows must be the same, and no hole may open or close. A correction that was added to a model has its
+rounding in err and drift (:data:`~pulse.operators.patch.SLIGHT`): by ``e`` and ``f`` more these add at most
+``max(e, 2 f / size)`` to the bound of an average, ``size`` times that to the bound of a sum. So
 
 * values equal those of a replay to rounding (well below 1e-9 of the terms added);
 * bounds are those of the stored rows. A replay cuts rows at the new knots as well and bounds each part on its own, so a
@@ -45,7 +47,8 @@ class PatchIntegral:
     ) -> Relation:
         """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
         old, new = old.ranges_only(), new.ranges_only()
-        cells = compared(old, new, self.argument, bounds=True).cells
+        found = compared(old, new, self.argument, bounds=True)
+        cells = found.cells
         d = subtract(
             coefficients_at(cells, 1, new.ref, new.models[self.argument]),
             coefficients_at(cells, 0, old.ref, old.models[self.argument]),
@@ -62,5 +65,9 @@ class PatchIntegral:
             coefficients_at(both, 0, results.ref, results.models[self.output]),
             coefficients_at(both, 1, change.ref, change.c),
         )
-        err = results.err[self.output][both.index[:, 0]]
+        size = self.size / 1e6
+        more = np.maximum(found.more_err * size, 2.0 * found.more_drift)
+        if self.function == "avg":
+            more = more / size
+        err = results.err[self.output][both.index[:, 0]] + np.repeat(more, np.diff(both.offsets))
         return recut(results, both, {self.output: value}, {self.output: err})

@@ -1,26 +1,31 @@
 """Aggregates over windows of tuples, patched: subtract the old value, add the new (semantics 7.5, 7.8).
 
 Tuples replaced at their instants leave every window the tuples it had, so a sum changes by the difference of their values, a
-count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. Insertions and
-deletions, bounds and certainty that change, and averages, whose count is not stored, are left to a replay. Bounds stay as
-they are.
+count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. An average changes by
+the difference over how many there are, which has to be told: it is not stored. Insertions and deletions, bounds and
+certainty that change are left to a replay. Bounds stay as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
 from pulse.kernels.align import Cells, coefficients_at
 from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.kernels.polynomial import evaluate
+from pulse.kernels.regions import locate
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.patch import Function, common, filled, recut
 from pulse.operators.relation import Relation
+
+Count = Callable[[IntArray, IntArray], IntArray]
+"""How many tuples of a group (first argument) the window that closes at an instant (second) holds, for each pair."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class PatchPoints:
         """Which groups can be patched."""
         n = old.groups
         good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
-        good &= self.function != "avg"
+        if self.function == "avg":  # how many there are must not be in doubt
+            np.logical_and.at(good, results.group, results.certainty == CERTAIN)
         as_many = np.flatnonzero(good)
         one, other = old.select_groups(as_many), new.select_groups(as_many)
         same = split(one.ref, one.lo)[0] == split(other.ref, other.lo)[0]
@@ -53,19 +59,16 @@ class PatchPoints:
         return good
 
     def patched(
-        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
     ) -> Relation:
         """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
-        x = evaluate(new.models[self.argument], new.lo)
-        sums = self.function not in ("min", "max")
-        sign = -1.0 if self.function == "min" else 1.0
-        if self.function == "count":
-            x = np.zeros(len(x))
-        elif sums:
-            x = x - evaluate(old.models[self.argument], old.lo)
-        instants = split(new.ref, new.lo)[0]
-        spans = window_pieces(instants, new.offsets, self.size)
-        values = sign * aggregate_spans(sign * x, spans.tail, spans.head, SUM if sums else MAX)
+        spans = window_pieces(split(new.ref, new.lo)[0], new.offsets, self.size)
+        values = self._changes(old, new, spans.tail, spans.head)
         zero = np.zeros(len(values))
         windows = Cells(
             spans.offsets,
@@ -75,14 +78,73 @@ class PatchPoints:
             np.zeros((len(values), 2), np.int64),
         )
         fill = np.zeros(new.groups)
-        if not sums:  # a value that beats nothing
+        if not self._sums:  # a value that beats nothing
             low = np.full(new.groups, np.inf)
-            np.minimum.at(low, results.group, sign * results.models[self.output][:, 0])
-            fill = sign * (low - np.maximum(np.abs(low), 1.0))
+            np.minimum.at(low, results.group, self._sign * results.models[self.output][:, 0])
+            fill = self._sign * (low - np.maximum(np.abs(low), 1.0))
         change: Function = filled(windows, values[:, None], around, fill)
         both = common(results, change)
         was = coefficients_at(both, 0, results.ref, results.models[self.output])
         by = coefficients_at(both, 1, change.ref, change.c)
-        value = was + by if sums else sign * np.maximum(sign * was, sign * by)
+        group = np.repeat(np.arange(new.groups), np.diff(both.offsets))
+        closings = both.ref + np.rint(both.lo * 1e6).astype(np.int64)
+        value = self._together(was[:, 0], by[:, 0], group, closings, count)
         err = results.err[self.output][both.index[:, 0]]
-        return recut(results, both, {self.output: value}, {self.output: err})
+        return recut(results, both, {self.output: value[:, None]}, {self.output: err})
+
+    @property
+    def _sums(self) -> bool:
+        return self.function not in ("min", "max")
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.function == "min" else 1.0
+
+    def _changes(self, old: Relation, new: Relation, tail: IntArray, head: IntArray) -> FloatArray:
+        """What the changed tuples ``tail[i]:head[i]`` do to a window: how much they add, or the best of them."""
+        x = evaluate(new.models[self.argument], new.lo)
+        if self.function == "count":
+            x = np.zeros(len(x))
+        elif self._sums:
+            x = x - evaluate(old.models[self.argument], old.lo)
+        found: FloatArray = self._sign * aggregate_spans(
+            self._sign * x, tail, head, SUM if self._sums else MAX
+        )
+        return found
+
+    def _together(
+        self, was: FloatArray, by: FloatArray, group: IntArray, closings: IntArray, count: Count | None
+    ) -> FloatArray:
+        """What windows gave, with what changed in them."""
+        sign = self._sign
+        if not self._sums:
+            best: FloatArray = sign * np.maximum(sign * was, sign * by)
+            return best
+        if self.function == "avg":
+            if count is None:
+                raise ValueError("patch of an average over tuples: expected how many there are, got None")
+            by = by / np.maximum(count(group, closings), 1)
+        return was + by
+
+
+@dataclass(frozen=True)
+class PatchClosings(PatchPoints):
+    """The same for results that are given at closing times only: points."""
+
+    def patched(
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
+    ) -> Relation:
+        """As for all closing times; ``around`` is not needed."""
+        instants, group = split(new.ref, new.lo)[0], results.group
+        closings = results.ref + np.rint(results.lo * 1e6).astype(np.int64)
+        spans = np.stack([new.offsets[group], new.offsets[group + 1]], axis=1)
+        windows = np.stack([closings - self.size, closings], axis=1)
+        held = locate(instants, instants + 1, spans, windows)
+        by = self._changes(old, new, held[:, 0], held[:, 1])
+        value = self._together(results.models[self.output][:, 0], by, group, closings, count)
+        return replace(results, models={self.output: value[:, None]}, drift={}, unmodelled={}, lineage=None)

@@ -190,9 +190,9 @@ class Relation:
 
     def _pick(self, rows: IntArray, keys: tuple[pa.Array, ...], offsets: IntArray) -> Relation:
         """Copies of these rows, grouped anew."""
-        index = pa.array(rows)
-        return replace(
-            self,
+        index = pa.array(rows) if self.unmodelled else None
+        return Relation(  # many small ones are made while revisions go through: replace() would look at every field
+            columns=self.columns,
             keys=keys,
             offsets=offsets,
             ref=self.ref.take(rows),

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
 from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.steps import apply_steps_in_place
 from pulse.kernels.stretches import keep, take, take_codes, times_of
 from pulse.kernels.texts import repeated, words_of
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
+from pulse.stream.steps import Located
 
 LONGEST_HOLE = 64
 """So many instants without a value in a row are kept within a stretch; a longer hole costs nothing but begins a new one."""
@@ -63,30 +66,46 @@ def _last_of_each_instant(relation: Relation) -> Relation:
     return relation if last.all() else relation.take(np.flatnonzero(last))
 
 
-def to_tuples(samples: Samples, select: tuple[str, ...], *, possible: bool) -> pa.RecordBatch:
+def to_tuples(
+    samples: Samples,
+    select: tuple[str, ...],
+    *,
+    possible: bool,
+    altered: Mapping[str, Located] | None = None,
+) -> pa.RecordBatch:
     """The samples that have a value, in order, with the columns of :meth:`~pulse.core.columns.Columns.tuple_schema`.
 
-    Without ``possible`` only what holds on the model is given: certain and likely.
+    Without ``possible`` only what holds on the model is given: certain and likely. ``altered`` are the maps by which attributes
+    are restated (:meth:`pulse.operators.alter.Alter.on_stretches`).
     """
     schema = samples.columns.tuple_schema(select)
     index, counts = keep(samples.certainty, POSSIBLE if possible else LIKELY, samples.offsets)
     everything = len(index) == len(samples)
 
-    def numbers(values: Any) -> pa.Array:
-        return pa.array(values if everything else take(values, index))
-
     times = times_of(index, counts, samples.first, samples.offsets, samples.every)
+
+    def numbers(values: Any, name: str, *, shifts: bool) -> pa.Array:
+        taken = values if everything else take(values, index)
+        found = None if altered is None else altered.get(name)
+        if found is not None:
+            taken = np.array(taken) if everything else taken
+            maps = found.maps if shifts else (found.maps[0], np.zeros_like(found.maps[1]))
+            apply_steps_in_place(taken, (times, counts), found.cell, found.steps, maps)
+        return pa.array(taken)
+
     arrays = [pa.array(times).view(pa.timestamp("us"))]
     for name in select:
         if name in samples.columns.modelled:
-            arrays.append(numbers(samples.values[name]))
+            arrays.append(numbers(samples.values[name], name, shifts=True))
         elif name in samples.columns.key_names:
             column = samples.keys[samples.columns.key_names.index(name)]
             arrays.append(_repeated(column, samples.group, counts))
         else:
             column = samples.unmodelled[name]
             arrays.append(column if everything else column.take(pa.array(index)))
-    arrays += [numbers(samples.err[name]) for name in select if name in samples.columns.modelled]
+    arrays += [
+        numbers(samples.err[name], name, shifts=False) for name in select if name in samples.columns.modelled
+    ]
     codes = samples.certainty if everything else take_codes(samples.certainty, index)
     arrays.append(_text_array(*words_of(codes, NAMES)))
     made = [

@@ -3,7 +3,7 @@
 1. Tuples are told by their keys and their time. One that is in both and says the same is not mentioned; one that says
    something else is replaced, ``-U`` and right behind it ``+U``; one that only the old, or only the new results have, is
    ``-D`` or ``+I``.
-2. Error. A bound or a certainty that changed is a change.
+2. Error. A bound that changed by more than rounding of its value, or a certainty that changed, is a change.
 3. Inversion. Does not take part: it compares results.
 4. Revision. This is how revisions are emitted, window by window.
 5. Accents pass before: both sides have the same attributes.
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.schema import BOOKKEEPING
-from pulse.operators.difference import TOLERANCE
+from pulse.operators.difference import TOLERANCE, same_bounds
 
 
 def tuple_difference(old: pa.Table, new: pa.Table, keys: Sequence[str], time: str) -> pa.Table:
@@ -50,7 +50,12 @@ def _same(table: pa.Table, names: Sequence[str], first: IntArray, second: IntArr
         one, other = column.take(pa.array(first)), column.take(pa.array(second))
         if pa.types.is_floating(column.type):
             a, b = (x.to_numpy(zero_copy_only=False) for x in (one, other))
-            same &= (a == b) | (np.abs(a - b) <= TOLERANCE * (np.abs(a) + np.abs(b)))
+            of = name.removesuffix("_err")
+            if of != name and of in names:
+                values = _one(table, of).to_numpy(zero_copy_only=False)
+                same &= same_bounds(a, b, np.abs(values[first]) + np.abs(values[second]))
+            else:
+                same &= (a == b) | (np.abs(a - b) <= TOLERANCE * (np.abs(a) + np.abs(b)))
         else:
             equal = pc.fill_null(pc.equal(one, other), False)
             neither = pc.and_(pc.is_null(one), pc.is_null(other))

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.certainty import CERTAIN
-from pulse.core.columns import Columns
 from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.kernels import key_state
@@ -19,6 +17,7 @@ from pulse.operators.difference import difference
 from pulse.operators.relation import Relation
 from pulse.validation.absorption import InForce, Tuples, absorbed
 from pulse.validation.corrections import Elements, Pool
+from pulse.validation.restating import current, loose, restate
 from pulse.validation.revision_batch import RevisionBatch, plain
 from pulse.validation.tuple_log import Chunk, Found
 from pulse.validation.validator import Key, Validator
@@ -160,8 +159,10 @@ class Replay:
         anchored, start = _anchored(again, some)
         left = pool.left()
         rows = left[np.isin(pool.code[left], dirty)]
+        # An anchor's model may be from before bounds became tighter; what results were solved with since states less.
+        restated = restate(again, loose(again))
         pushed = again.push(pool.rows.table.take(pa.array(rows)))
-        new, _ = settled(anchored, pushed.updates)
+        new, _ = settled(anchored, Relation.concat([restated, pushed.updates]))
         validator.adopt(again, some)
         place = np.full(len(keys), -1, np.int64)
         place[dirty] = np.arange(len(dirty))
@@ -200,34 +201,11 @@ def replaced(held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: R
 
 def _anchored(validator: Validator, keys: list[Key]) -> tuple[Relation, IntArray]:
     """The current models of keys, as far as they reach, and when each began; the earliest of all where there is none."""
-    state, layout, schema = validator.state, validator.layout, validator.spec.schema
+    state = validator.state
     rows = np.array([state.ids[key] for key in keys], np.int64)
     begun = state.whole[rows, key_state.STARTED] != 0
     start = np.where(begun, state.whole[rows, key_state.REF], EARLIEST)
-    rows, known = rows[begun], [key for key, one in zip(keys, begun, strict=True) if one]
-    n, ref = len(rows), state.whole[rows, key_state.REF]
-    c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
-    err = state.real[rows, layout.err]
-    carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
-    empty = Relation.empty(Columns.of(schema))
-    if not n:
-        return empty, start
-    made = replace(
-        empty,
-        keys=validator.columns(known),
-        offsets=np.arange(n + 1),
-        ref=ref,
-        lo=np.zeros(n),
-        hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
-        models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
-        err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
-        drift={},
-        certainty=np.full(n, CERTAIN, np.uint8),
-        unmodelled={}
-        if carried is None
-        else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
-    )
-    return made, start
+    return current(validator, rows[begun]), start
 
 
 def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[IntArray, IntArray]:

@@ -37,6 +37,7 @@ def facts(manifest: Manifest) -> dict[str, Any]:
         "known_since": None if manifest.since is None else format_instant(manifest.since),
         "revised": revised(manifest),
         "changes": list(manifest.changes),
+        "accents": manifest.accents,
     }
 
 
@@ -81,6 +82,8 @@ def lines(manifest: Manifest) -> list[str]:
     if counts.get("truncated"):
         rows.append(("note", f"{counts['truncated']:,} times rounded down to the microsecond"))
     rows += [("reading", statement) for statement in manifest.statements]
+    if manifest.accents:
+        rows.append(("accents", f"in {manifest.accents}; segments are in the units of the stream's start"))
     rows += _versions(manifest)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]

@@ -15,20 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from pulse.core.time import format_instant
-from pulse.plan.derived import Derived, renamed
+from pulse.plan.derived import Derived, described, renamed
 from pulse.plan.nodes import Node
 from pulse.plan.show import line
 from pulse.plan.signatures import Handling, handling
 from pulse.stream.accents import Accent, AddAttribute, AlterData, Control
 from pulse.stream.affine import Affine
-from pulse.stream.description import NO_PROMISES, Domain
+from pulse.stream.description import NO_PROMISES, Description, Domain
 from pulse.stream.log import AccentLog
 from pulse.stream.machine import receive
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode, State
 from pulse.stream.steps import Alteration, Steps
+from pulse.stream.values import ValueSet
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Accented:
 
     time: str
     passed: tuple[Accent, ...] = ()
+    altered: tuple[
+        tuple[str, Alteration], ...
+    ] = ()  # alter data that passes straight through, by attribute; instead of the above
     aborted_at: int | None = None
     reason: str = ""
     fates: tuple[Fate, ...] = field(default=(), compare=False)
@@ -78,11 +83,13 @@ class Accented:
     @property
     def is_empty(self) -> bool:
         """Whether the answer stays as it is."""
-        return not self.passed and self.aborted_at is None
+        return not self.passed and not self.altered and self.aborted_at is None
 
     def steps(self) -> dict[str, Steps]:
         """How the answer is restated, by attribute."""
         found: dict[str, list[Alteration]] = {}
+        for name, alteration in self.altered:
+            found.setdefault(name, []).append(alteration)
         for one in self.passed:
             if isinstance(one.primitive, AlterData):
                 found.setdefault(one.attribute, []).append(
@@ -117,6 +124,7 @@ class _Operator:
         self.inputs, self.stream, self.label = inputs, stream, line(node)
         self._how: Handling = handling(node)
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
+        self.straight = True  # whether all that came passed as it is, whatever came before
         self._state: State | None = None
         self.domain = domain
         signature = self._how.signature
@@ -149,6 +157,7 @@ class _Operator:
         if self._derived is not None:
             out = self._derived.push(out)
             held = held and self._derived.stays
+            self.straight = self.straight and not self._derived.stays
         out = [renamed(one, self._how.names) for one in out]
         if verdicts is not None:
             all_came = [one for some in came for one in some]
@@ -158,6 +167,9 @@ class _Operator:
     def _receive(self, side: int, control: Control, verdicts: list[Verdict] | None) -> tuple[Control, ...]:
         if self._state is None or self._passes_plainly(side, control):
             return (control,)
+        if _is_alteration(control) and control.attribute in self._state.signature.ignored:
+            return ()
+        self.straight = False
         self._state, step = receive(self._state, side, control)
         if step.abort:
             if verdicts is not None:
@@ -169,12 +181,16 @@ class _Operator:
         """Whether alter data passes as it is, whatever came before: descriptions on models never speak of what has units."""
         assert self._state is not None
         signature = self._state.signature
-        if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
+        if not _is_alteration(control):
             return False
         name, said = control.attribute, control.description.attributes
         lost = signature.accumulator.among(said) or (signature.window and signature.window.attribute in said)
         special = name in signature.merge or name in signature.ignored or name in signature.absorbed
         return not lost and not special and name not in self._state.sides[side].paths
+
+
+def _is_alteration(control: Control) -> TypeGuard[Accent]:
+    return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
 
 
 def _said(how: Handling, came: list[Control], out: list[Control], stays: bool) -> str:
@@ -212,8 +228,10 @@ def accented(
     ``domains`` promise the values of key columns, by their own names: an operator that loses a key waits until all are covered.
     With ``told`` every operator's verdict is kept, in words.
     """
-    root = _build(plan, domains or {}, mode)
     chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
+    if not told and (straight := _straight(plan, logs, chosen, mode)) is not None:
+        return Accented(plan.columns.time, altered=straight)
+    root = _build(plan, domains or {}, mode)
     passed: list[Accent] = []
     fates: list[Fate] = []
     for name, control in _in_order(logs, chosen):
@@ -225,7 +243,13 @@ def accented(
         except _Abort as e:
             fates.append(Fate(name, control, tuple(verdicts or ()), aborts=str(e)))
             reason = f"query: ends at {format_instant(control.position)}: {e}; what it gave for earlier times stays"
-            return Accented(plan.columns.time, tuple(passed), control.position, reason, tuple(fates))
+            return Accented(
+                plan.columns.time,
+                tuple(passed),
+                aborted_at=control.position,
+                reason=reason,
+                fates=tuple(fates),
+            )
         if told:
             fates.append(Fate(name, control, tuple(verdicts or ()), tuple(out)))
         passed += [one for one in out if isinstance(one, Accent)]
@@ -242,3 +266,66 @@ def _build(node: Node, domains: Mapping[str, Domain], mode: Mode) -> _Operator:
     inputs = [_build(one, domains, mode) for one in node.inputs]
     stream = str(getattr(node, "stream", ""))
     return _Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream)
+
+
+_Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
+"""What an alteration becomes: attributes of the answer, their maps, and by what names its description speaks of rows there."""
+
+
+def _straight(
+    plan: Node, logs: Mapping[str, AccentLog], policies: Mapping[str, Policy], mode: Mode
+) -> tuple[tuple[str, Alteration], ...] | None:
+    """All alterations of the answer, if every accent passes the plan as it is, whatever came before and whatever values it names.
+
+    Then one of each kind (attribute, map, what is compared) is sent through, and all others take its route. An output that
+    followed every alteration so far follows the next one by its own map: maps of an expression compose as those of its inputs.
+    """
+    routes: dict[tuple[str, str, Affine, frozenset[str]], _Route | None] = {}
+    found: list[tuple[str, Alteration]] = []
+    for name, control in _in_order(logs, policies):
+        if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
+            return None
+        if policies[name].choice(control) == "exception":
+            return None
+        said = control.description
+        key = name, control.attribute, control.primitive.alpha, said.attributes
+        if key not in routes:
+            routes[key] = _route(plan, *key, mode)
+        route = routes[key]
+        if route is None:
+            return None
+        found += [
+            (out, Alteration(control.position, described(said, names), map)) for out, map, names in route
+        ]
+    return tuple(found)
+
+
+def _route(
+    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode
+) -> _Route | None:
+    """The route of one kind of alteration, or None where it depends on more."""
+    marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(said))}
+    probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
+    root = _build(plan, {}, mode)
+    try:
+        out = root.push(stream, probe, None)
+    except _Abort:
+        return None
+    if not all(one.straight for one in _operators(root)):
+        return None
+    found = []
+    for one in out:
+        assert isinstance(one, Accent)
+        assert isinstance(one.primitive, AlterData)
+        boxes = one.description.boxes
+        names = {mark: name for name, mark in boxes[0]} if len(boxes) == 1 else {}
+        if set(names) != set(marks.values()):
+            return None
+        found.append((one.attribute, one.primitive.alpha, {own: names[mark] for own, mark in marks.items()}))
+    return tuple(found)
+
+
+def _operators(root: _Operator) -> Iterator[_Operator]:
+    yield root
+    for one in root.inputs:
+        yield from _operators(one)

@@ -110,14 +110,20 @@ def renamed(control: Control, names: Mapping[str, str]) -> Control:
     """The same of attributes under other names, in its description and, of a key or the like, in its primitive."""
     if not names:
         return control
-    boxes = tuple(
-        tuple(sorted(((names.get(name, name), values) for name, values in box), key=lambda pair: pair[0]))
-        for box in control.description.boxes
-    )
-    moved = replace(control, description=Description(boxes))
+    moved = replace(control, description=described(control.description, names))
     if isinstance(moved, Accent) and moved.attribute in names:
         moved = replace(moved, primitive=_of(moved, names[moved.attribute]))
     return moved
+
+
+def described(description: Description, names: Mapping[str, str]) -> Description:
+    """The same of attributes under other names."""
+    return Description(
+        tuple(
+            tuple(sorted(((names.get(name, name), values) for name, values in box), key=lambda pair: pair[0]))
+            for box in description.boxes
+        )
+    )
 
 
 def _of(accent: Accent, attribute: str) -> Primitive:

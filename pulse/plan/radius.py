@@ -104,6 +104,20 @@ def margins(plan: Node) -> dict[Node, Reach]:
     }
 
 
+def below_windows(plan: Node) -> frozenset[Node]:
+    """The nodes whose output some window replays, directly or through others."""
+    found: set[Node] = set()
+
+    def visit(node: Node, below: bool) -> None:
+        if below:
+            found.add(node)
+        for one in node.inputs:
+            visit(one, below or isinstance(node, Window))
+
+    visit(plan, False)
+    return frozenset(found)
+
+
 def _reaches(plan: Node) -> dict[Node, dict[str, Reach]]:
     """For every node how far from a change of each stream below it its results can change."""
     found: dict[Node, dict[str, Reach]] = {}

@@ -31,6 +31,7 @@ from pulse.stream.log import AccentLog
 from pulse.stream.plan_of_rows import AbortedError
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode
+from pulse.stream.steps import Located
 
 AS_OF = " as of "
 
@@ -80,7 +81,16 @@ class Restating:
 
     def samples(self, samples: Samples) -> Samples:
         """The same at instants."""
-        samples = self.alter.samples(self.cease.samples(samples))
+        return self._ended(self.alter.samples(self.cease.samples(samples)))
+
+    def on_stretches(self, samples: Samples) -> tuple[Samples, dict[str, Located] | None]:
+        """The same, with what is left to alter while tuples are made of them."""
+        found = self.alter.on_stretches(samples)
+        if found is None:
+            return self.samples(samples), None
+        return self._ended(self.cease.samples(samples)), found
+
+    def _ended(self, samples: Samples) -> Samples:
         if self.end is None:
             return samples
         late = samples.times >= self.end
@@ -125,11 +135,12 @@ def follow(
     *,
     told: bool = False,
     first: int | None = None,
+    logs: Mapping[str, AccentLog] | None = None,
 ) -> Accented:
     """What becomes of the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet."""
-    logs = {
-        name: log if first is None else log[:first] for name, log in logs_of(plan, paths, evolution).items()
-    }
+    logs = logs_of(plan, paths, evolution) if logs is None else logs
+    if first is not None:
+        logs = {name: log[:first] for name, log in logs.items()}
     policies = {name: _policy(evolution, name) for name in logs}
     domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
     return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
@@ -140,7 +151,27 @@ def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -
     logs = logs_of(plan, paths, evolution)
     if not logs:
         return NO_ACCENTS
-    found = follow(plan, paths, evolution)
+    if any(name in evolution.logs or name.partition(AS_OF)[0] in evolution.logs for name in logs):
+        return _made(plan, paths, evolution, logs)
+    policies = tuple((name, _policy(evolution, name)) for name in sorted(logs))
+    content = tuple((name, paths[name], paths[name].open().stamp) for name in sorted(logs))
+    key = plan, evolution.mode, policies, content
+    known = _planned.get(key)
+    if known is None:
+        if len(_planned) >= _REMEMBERED:
+            _planned.clear()
+        known = _planned[key] = _made(plan, paths, evolution, logs)
+    return known
+
+
+_REMEMBERED = 32  # plans whose accents were worked out; asked again, of the same models, they are there
+_planned: dict[Any, JobAccents] = {}
+
+
+def _made(
+    plan: Node, paths: Mapping[str, Stored], evolution: Evolution, logs: Mapping[str, AccentLog]
+) -> JobAccents:
+    found = follow(plan, paths, evolution, logs=logs)
     undoing = {
         name: one
         for name, log in logs.items()

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Constant
 from pulse.core.order import Ranges, narrow
 from pulse.kernels.regions import locate
@@ -28,6 +29,7 @@ from pulse.runtime.rows import bare
 from pulse.runtime.scan import _of_keys
 
 UPSTREAM, DOWNSTREAM, STATELESS = "upstream", "downstream", "stateless"
+ADAPTIVE = "adaptive"
 
 
 @dataclass
@@ -283,7 +285,7 @@ class WindowArc(Arc):
     def replay(self, stretches: Stretches) -> Content:
         wide = need(self.node)
         below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
-        return Content(stretches, self._apply(below.relation), below.before, below.after)
+        return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
 
     def affected(self, stretches: Stretches) -> Stretches:
         """Where results can be others when the input is, with what rows may reach beyond it."""
@@ -302,11 +304,26 @@ class WindowArc(Arc):
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         below = self.inputs[0].content(affected.widened(self.node.size + GRACE, GRACE))
-        made = Content(affected, self._apply(below.relation), below.before, below.after)
+        whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
+        made = self._known(Content(whole, self._apply(below.relation), below.before, below.after))
         if self.point is None:
-            whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
-            self.cache = replace(made, stretches=whole)
+            self.cache = made
         return changed_rows(made)
+
+    def _known(self, made: Content) -> Content:
+        """Without rows beyond what was asked for, of which only a part of the window was there.
+
+        Ranges of which a part is missing give no result; tuples of which some are missing give a wrong one.
+        """
+        return overlapping(made) if self.node.input.columns.points else made
+
+
+def nothing(columns: Columns, absorbed: int = 0) -> Delta:
+    """No change."""
+    none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+    return Delta(
+        Stretches(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
+    )
 
 
 def _part(cache: Content, stretches: Stretches) -> Content | None:

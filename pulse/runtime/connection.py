@@ -90,6 +90,12 @@ class ConnectionPoint:
         counts: IntArray = places[:, 1] - places[:, 0]
         return counts
 
+    def middle(self) -> tuple[int, int]:
+        """The code with most rows, and an instant in the middle of them; there are rows."""
+        rows = self._rows
+        code = int(np.argmax(rows.stop - rows.begin))
+        return code, int(rows.data["start"][(rows.begin[code] + rows.stop[code]) // 2])
+
     def read(self, regions: Regions) -> Relation:
         """The rows that overlap the regions, whole; a group for each region, in their order. Unknown keys have none."""
         code = self.codes(regions.keys, len(regions))
@@ -161,7 +167,9 @@ class ConnectionPoint:
         code = self.codes(regions.keys, len(regions), add=True)
         old, new = (self._by_region(one, regions, code) for one in (changed.old, changed.new))
         some = np.flatnonzero((np.diff(old.offsets) > 0) | (np.diff(new.offsets) > 0))
-        delta = self.exchanged(code[some], old.select_groups(some), new.select_groups(some))
+        if len(some) < len(code):
+            code, old, new = code[some], old.select_groups(some), new.select_groups(some)
+        delta = self.exchanged(code, old, new)
         self._pending = delta
         return delta
 

@@ -164,24 +164,26 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 # -- which rows changed -----------------------------------------------------------------------------------------
 
 
-def changed_rows(content: Content) -> Delta:
+def changed_rows(content: Content, least: float = TOLERANCE) -> Delta:
     """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.unlike`).
 
-    Rows that say the same of the same time, to :data:`~pulse.operators.difference.TOLERANCE`, have not changed: values,
-    bounds, drift, certainty and unmodelled attributes. The stretches of the content ascend.
+    Rows that say the same of the same time, to ``least``, have not changed: values, bounds, drift, certainty and
+    unmodelled attributes. The stretches of the content ascend.
     """
     some = np.flatnonzero(content.before != content.after)
     offsets = content.relation.offsets
     old, new = np.empty((len(some), 2), np.int64), np.empty((len(some), 2), np.int64)
     for ranges, groups in ((old, content.before[some]), (new, content.after[some])):
         ranges[:, 0], ranges[:, 1] = offsets[groups], offsets[groups + 1]
-    return unlike(content.relation, content.stretches.code[some], old, new)
+    return unlike(content.relation, content.stretches.code[some], old, new, least)
 
 
-def unlike(relation: Relation, code: IntArray, old: IntArray, new: IntArray) -> Delta:
+def unlike(
+    relation: Relation, code: IntArray, old: IntArray, new: IntArray, least: float = TOLERANCE
+) -> Delta:
     """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]``, which are of code ``code[s]``."""
     pieces = relation.ref, relation.lo, relation.hi, _marks(relation)
-    runs = unlike_runs(pieces, _values(relation), old, new, TOLERANCE)
+    runs = unlike_runs(pieces, _values(relation), old, new, least)
     absorbed = len(code) - (min(len(runs.of), 1) if len(code) == 1 else len(np.unique(runs.of)))
     stretches = Stretches(code[runs.of], runs.start, runs.end)
     return Delta(stretches, relation, runs.old, runs.new, absorbed=absorbed)

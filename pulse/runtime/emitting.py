@@ -18,6 +18,8 @@ from pulse.operators.difference import Changes, same_cells
 from pulse.operators.relation import Relation
 from pulse.runtime.delta import Delta, by_ranges
 
+_KINDS = pa.array(["-D", "-U", "+I", "+U"])
+
 
 def emitted(delta: Delta, columns: Columns, *, possible: bool) -> tuple[Changes, Relation]:
     """The changes under the output's columns, and the rows they are of: of every stretch a group of old ones and one of new."""
@@ -41,9 +43,9 @@ def emitted(delta: Delta, columns: Columns, *, possible: bool) -> tuple[Changes,
     keys = tuple(column.take(index) for column in rows.keys)
     each = replace(rows._pick(source, keys, np.arange(len(source) + 1)), lo=lo, hi=hi)
     other = (has_old & has_new)[cell]
-    kinds = np.where(group % 2 == 0, np.where(other, "-U", "-D"), np.where(other, "+U", "+I"))
+    kinds = _KINDS.take(pa.array(2 * (group % 2) + other))
     table = pa.Table.from_batches([each.to_segments()])
-    return Changes(table.append_column("kind", pa.array(kinds.astype(object), pa.string()))), rows
+    return Changes(table.append_column("kind", kinds)), rows
 
 
 def _answer(delta: Delta, columns: Columns, *, possible: bool) -> Relation:

@@ -260,6 +260,7 @@ def _family(node: Window) -> tuple[Node, str, str]:
 
 
 def window_operator(node: Window) -> Integral | Extremum:
+    """What evaluates a window over ranges."""
     assert isinstance(node.size, int)
     assert node.advance is None or isinstance(node.advance, int)
     operator = Integral if node.function in _INTEGRALS else Extremum
@@ -273,6 +274,7 @@ def _point_window(node: Window) -> PointWindow:
 
 
 def across_operator(node: Across) -> Envelope | Total | Gather | PointTotal:
+    """What evaluates an aggregate across keys."""
     if node.function == "each":
         return Gather(node.argument, node.output, node.by, node.phase)
     if node.input.columns.points:

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,12 @@ class FitJob:
 
     def undone(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """The tuples in the units of the stream's start: what its accents altered is undone (semantics 8.1)."""
-        if self.accents is None:
-            return batches
-        schema = self.spec.schema
-        alter = Alter(self.accents.steps(schema.time)).inverse()
-        return batches if alter.is_empty else (alter.tuples(batch, schema) for batch in batches)
+        undo, schema = self._undo, self.spec.schema
+        return batches if undo.is_empty else (undo.tuples(batch, schema) for batch in batches)
+
+    @cached_property
+    def _undo(self) -> Alter:
+        return Alter({} if self.accents is None else self.accents.steps(self.spec.schema.time)).inverse()
 
 
 @dataclass(frozen=True)

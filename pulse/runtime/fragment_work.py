@@ -109,10 +109,12 @@ def result_of(
         return (
             to_batch(of_segments(relation), job.columns.modelled) if job.summary else relation.to_segments()
         )
-    samples = samples_of(job, evaluation, root, bucket)
     if job.summary:
-        return to_batch(of_samples(samples), job.columns.modelled)
-    return to_tuples(samples, job.query.select, possible=job.query.possible)
+        return to_batch(of_samples(samples_of(job, evaluation, root, bucket)), job.columns.modelled)
+    samples, altered = _sampled(job, evaluation, root, bucket), None
+    if job.accents.restating is not None:
+        samples, altered = job.accents.restating.on_stretches(samples)
+    return to_tuples(samples, job.query.select, possible=job.query.possible, altered=altered)
 
 
 def segments_of(
@@ -132,13 +134,18 @@ def samples_of(
     job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> Samples:
     """The result at the query's rate, checked likewise."""
+    samples = _sampled(job, evaluation, root, bucket)
+    return samples if job.accents.restating is None else job.accents.restating.samples(samples)
+
+
+def _sampled(job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None) -> Samples:
     assert job.rate is not None
     samples = evaluation.samples(root, job.rate)
     if bucket is not None:
         outside = (samples.times < bucket[0]) | (samples.times >= bucket[1])
         samples = replace(samples, certainty=np.where(outside, np.uint8(ABSENT), samples.certainty))
     _check(job, Within(job.errors).samples(samples) if job.errors else None)
-    return samples if job.accents.restating is None else job.accents.restating.samples(samples)
+    return samples
 
 
 def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:

@@ -162,16 +162,19 @@ class JoinArc(Arc):
         return pairs[kept], of[kept]
 
     def _near(self, side: int, delta: Delta) -> tuple[IntArray, IntArray]:
-        """Of all partners those that come near a changed stretch, before or after."""
+        """Of all partners those that come near around a changed stretch, before or after: within the window of it."""
         assert self.node.near is not None
-        mine = delta.content()
+        window = reach(self.node).after + GRACE
+        wide = delta.stretches.widened(window, window)
+        mine = self.inputs[side].content(wide)
         others = self.inputs[1 - side].codes()
         n = len(delta)
         of_other = np.repeat(np.arange(n), len(others))
-        wide = delta.stretches.widened(GRACE, GRACE)
         asked = Stretches(np.tile(others, n), wide.start[of_other], wide.end[of_other])
         theirs = self.inputs[1 - side].content(asked)
-        stretch_mine = np.tile(np.arange(n), 2)
+        stretch_mine = np.empty(mine.relation.groups, np.int64)
+        for groups in (mine.before, mine.after):
+            stretch_mine[groups] = np.arange(n)
         stretch_theirs = np.empty(theirs.relation.groups, np.int64)
         code_theirs = np.empty(theirs.relation.groups, np.int64)
         for groups in (theirs.before, theirs.after):

@@ -20,7 +20,7 @@ from pulse.operators.patch_integral import PatchIntegral
 from pulse.operators.patch_points import PatchPoints
 from pulse.operators.relation import Relation
 from pulse.plan.modes import Costs, kind_of, why_not_downstream
-from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, WindowArc, overlapping
+from pulse.runtime.arcs import ADAPTIVE, DOWNSTREAM, UPSTREAM, ScanArc, WindowArc, overlapping
 from pulse.runtime.delta import Content, Delta, Stretches, changed_rows, extents
 
 Patch = PatchIntegral | PatchExtremum | PatchPoints
@@ -30,6 +30,8 @@ _PATCHES: dict[str, type[Patch]] = {
     "points": PatchPoints,
 }
 _ROOM = 1_000_000  # microseconds beyond all windows concerned
+_STORED = {"integral": 2.0, "extremum": 0.5, "points": 2.0}
+"""About how many results there are for a row of the input, where none are stored that could be counted."""
 
 
 class PatchedArc(WindowArc):
@@ -40,20 +42,28 @@ class PatchedArc(WindowArc):
         super().__init__(*base)
         self._mode: str = mode
         self._costs: Costs = costs
-        assert isinstance(self.node.size, int)
+        self._balance = 0.0  # microseconds that patches would have saved, less those they would have cost
         self._kind = kind_of(self.node)
         self._patch = _PATCHES[self._kind](
-            self.node.function, self.node.argument, self.node.output, self.node.size
+            self.node.function, self.node.argument, self.node.output, self.size
         )
 
     def change(self) -> Delta:
         below = self.inputs[0].delta
         assert below is not None
+        return self.changed(below)
+
+    def changed(self, below: Delta) -> Delta:
+        """What the input's delta changes."""
         affected = self.affected(below.stretches)
         patch = np.zeros(len(affected), bool)
-        if self.point is not None and why_not_downstream(self.node) is None and self._mode != UPSTREAM:
+        if self._mode != UPSTREAM and why_not_downstream(self.node) is None:
             self.sync()
-            patch = self._wanted(affected)
+            if self._mode == ADAPTIVE:
+                wanted = self._weighed(affected)
+                patch = wanted if self.point is not None else patch
+            elif self.point is not None:
+                patch = ~patch
         parts: list[Delta] = []
         if patch.any():
             chosen = np.flatnonzero(patch)
@@ -71,14 +81,67 @@ class PatchedArc(WindowArc):
         if stretches:
             self.flow.modes[mode] = self.flow.modes.get(mode, 0) + stretches
 
-    def _wanted(self, affected: Stretches) -> BoolArray:
-        """Which stretches to patch."""
-        if self._mode == DOWNSTREAM:
-            return np.ones(len(affected), bool)
-        assert self.point is not None
+    # -- which mode -----------------------------------------------------------------------------------------
+
+    def _weighed(self, affected: Stretches) -> BoolArray:
+        """Which stretches cost less to patch; it is noted whether storing results pays off."""
+        replayed, stored = self.replayed(affected), self.stored(affected)
+        self._balance += self._costs.gain(self._kind, replayed, stored)
+        return self._costs.choose(self._kind, replayed, stored)
+
+    def stored(self, affected: Stretches) -> IntArray:
+        """How many results a patch handles in each stretch."""
+        if self.point is not None:
+            return self.point.count(affected)
+        guess: IntArray = np.ceil(_STORED[self._kind] * self.inputs[0].estimate(affected)).astype(np.int64)
+        return guess
+
+    @property
+    def optional(self) -> bool:
+        """Whether its results may be stored or not, as pays off: those of a window whose input is stored."""
+        return self._mode == ADAPTIVE and isinstance(self.inputs[0], ScanArc)
+
+    @property
+    def weighed(self) -> bool:
+        """Whether revisions have told something of what storing results saves."""
+        return self._balance != 0.0
+
+    def pays_off(self) -> bool:
+        """Whether to store results: at first by a change in the middle of the input's longest key; then by what revisions cost.
+
+        It is changed when what the other way would have saved is as much as computing all results again.
+        """
+        point = self.inputs[0].point
+        assert point is not None
+        if why_not_downstream(self.node) is not None or not len(point):
+            return False
+        if not self.weighed and self.point is None:
+            code, at = point.middle()
+            affected = self.affected(Stretches(np.array([code]), np.array([at]), np.array([at + 1])))
+            return len(affected) > 0 and bool(
+                self._costs.choose(self._kind, self.replayed(affected), self.stored(affected))[0]
+            )
+        again = self._costs.again(self._kind, len(point))
+        self._balance = min(max(self._balance, -again), again)
+        if abs(self._balance) < again:
+            return self.point is not None
+        return self._balance > 0.0
+
+    def replayed(self, affected: Stretches) -> IntArray:
+        """How many rows a replay handles in each stretch."""
+        return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
+
+    def _concerned(self, affected: Stretches, results: Relation) -> Relation:
+        """The results of the windows that hold what changed; rows may reach beyond them."""
+        closings = affected.widened(-self.stays, -self.stays)
+        every = np.arange(len(affected))
+        return overlapping(Content(closings, results, every, every)).relation
+
+    @property
+    def size(self) -> int:
+        """Of the window, in microseconds."""
         assert isinstance(self.node.size, int)
-        replayed = 2 * self.inputs[0].estimate(affected.widened(self.node.size, 0))
-        return self._costs.choose(self._kind, replayed, self.point.count(affected))
+        return self.node.size
 
     def _patched(self, below: Delta, affected: Stretches, chosen: IntArray) -> tuple[Delta, BoolArray]:
         """The patched stretches among those chosen, and which they are."""
@@ -88,26 +151,33 @@ class PatchedArc(WindowArc):
         ends = np.append(first[1:], len(below))
         old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
         results = self.point.content(affected.take(chosen)).relation
-        old, new = old.select_groups(chosen), new.select_groups(chosen)
-        # Of the windows that hold what changed; the rows may reach beyond them.
-        closings = affected.take(chosen).widened(-self.stays, -self.stays)
-        every = np.arange(len(chosen))
-        concerned = overlapping(Content(closings, results, every, every)).relation
+        if len(chosen) < len(affected):
+            old, new = old.select_groups(chosen), new.select_groups(chosen)
+        concerned = self._concerned(affected.take(chosen), results)
         good = self._patch.check(old, new, concerned) & (np.diff(results.offsets) > 0)
         some = np.flatnonzero(good)
-        old, new, results = (one.select_groups(some) for one in (old, new, results))
+        if len(some) < len(good):
+            old, new, results = (one.select_groups(some) for one in (old, new, results))
         stretches = affected.take(chosen[some])
-        made = self._patch.patched(old, new, results, self._around(stretches, results))
+        told = old, new, results, self._around(stretches, results)
+        if isinstance(self._patch, PatchPoints):
+            made = self._patch.patched(*told, lambda group, times: self._held(stretches.code[group], times))
+        else:
+            made = self._patch.patched(*told)
         n = len(some)
         both = Content(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
-        return changed_rows(both), good
+        # Also what changed by less than is worth telling: the next patch is made of what is stored now.
+        return changed_rows(both, least=0.0), good
+
+    def _held(self, code: IntArray, closings: IntArray) -> IntArray:
+        """How many tuples the windows that close at these instants hold."""
+        return self.inputs[0].estimate(Stretches(code, closings - self.size, closings))
 
     def _around(self, stretches: Stretches, results: Relation) -> tuple[IntArray, IntArray]:
         """Time that holds all windows of these results."""
-        assert isinstance(self.node.size, int)
         start, end = extents(results)
         first, last = results.offsets[:-1], results.offsets[1:] - 1
-        begin = np.minimum(stretches.start, start[first]) - self.node.size - _ROOM
+        begin = np.minimum(stretches.start, start[first]) - self.size - _ROOM
         return begin, np.maximum(stretches.end, end[last]) + _ROOM
 
 

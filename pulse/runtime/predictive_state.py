@@ -433,7 +433,7 @@ class Solver(Prediction):
             solves=solved.solved,
             results=solved.results,
             changes=len(solved.changes),
-            beyond=self._beyond(solved.fresh) if rows and self.predictor.bounds else 0,
+            beyond=int(self._beyond(solved.fresh).sum()) if rows and self.predictor.bounds else 0,
         )
         return Emission(solved.changes.table, {}, tally)
 

@@ -18,11 +18,13 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import pyarrow as pa
 
+from pulse.core.arrays import BoolArray
 from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
+from pulse.operators.at_rest import begins
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.plan import nodes
@@ -30,6 +32,7 @@ from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.predictive_accents import Hears
+from pulse.runtime.predictive_restating import Parties, after, parties, restated, together
 from pulse.runtime.predictive_revisions import (
     forget,
     histories_of,
@@ -40,14 +43,16 @@ from pulse.runtime.predictive_revisions import (
     updates_of,
 )
 from pulse.runtime.scan import as_scanned
-from pulse.runtime.standing import Standing, StandingState
+from pulse.runtime.standing import Solved, Standing, StandingState
 from pulse.validation.allotment import Allotment
-from pulse.validation.history import History, Retention
+from pulse.validation.history import History, Retention, Taken
 from pulse.validation.inverter import absolute_bounds, invert
+from pulse.validation.restating import loose
 from pulse.validation.restlessness import expected_violations, pooled
 from pulse.validation.validator import Counts, Validator, ValidatorState
 
 DEFAULT_SPLIT = "restless"
+Tuples = Mapping[str, pa.Table | pa.RecordBatch]
 
 
 class PredictorError(PulseError, ValueError):
@@ -155,54 +160,77 @@ class Prediction:
         if self.state is None:
             self.state = self.predictor.standing.start()
 
-    def push(self, tuples: Mapping[str, pa.Table | pa.RecordBatch]) -> Emission:
+    def push(self, tuples: Tuples) -> Emission:
         """Take tuples in, by stream, in the order of their arrival; what they change.
 
         Where it turns out that the bounds in force were too loose for the results to keep the query's own, because there
-        were none yet or values have moved since, the same tuples are validated again, against the tighter ones.
+        were none yet or values have moved since, models from before are restated and the same tuples validated again,
+        against the tighter ones.
         """
-        assert self.state is not None
-        bounds, state = self.predictor.bounds, self.state
-        kept = {stream: _copied(self.validators[stream].state) for stream in tuples} if bounds else {}
-        past = {stream: self.histories[stream].copied() for stream in kept if stream in self.histories}
-        for attempt in range(ATTEMPTS):
-            pushed = take(self.validators, self.histories, tuples)
-            updates = updates_of(pushed)
-            self.state, solved = solve(self.predictor.standing, state, pushed)
-            rows = sum(map(len, updates.values()))
-            if not bounds or not rows:
-                break
-            first = not self.allotted
-            beyond = self._beyond(solved.fresh)
-            self._flow_back(updates, solved.evaluation)
-            again = (first or beyond) and any(self._too_loose(stream, one) for stream, one in updates.items())
-            if not again or attempt == ATTEMPTS - 1:
-                break
-            for stream, before in kept.items():
-                self.validators[stream].state = _copied(before)
-                self.validators[stream].allot(self.allotted[stream])
-            self.histories |= {stream: one.copied() for stream, one in past.items()}
+        pushed, solved = self._bounded(tuples) if self.predictor.bounds else self._taken(tuples)
+        updates = updates_of(pushed)
         counts, aside = Counts(), {}
         for stream, one in pushed.items():
             counts.add(one.counts)
             if one.aside is not None and one.aside.num_rows:
                 aside[stream] = one.aside
-            self._note_time(tuples[stream], self.predictor.specs[stream].schema.time)
+            if stream in tuples:
+                self._note_time(tuples[stream], self.predictor.specs[stream].schema.time)
         tally = Tally(
             tuples=counts.tuples,
             validated=counts.validated,
             violations=counts.violated,
-            updates=rows,
+            updates=sum(map(len, updates.values())),
             solves=solved.solved,
             results=solved.results,
             changes=len(solved.changes),
             aside=sum(one.num_rows for one in aside.values()),
-            beyond=self._beyond(solved.fresh) if bounds else 0,
+            beyond=int(self._beyond(solved.fresh).sum()),
             revisions=sum(one.revisions for one in pushed.values()),
             absorbed=sum(one.absorbed for one in pushed.values()),
         )
         self.tally.add(tally)
         return Emission(solved.changes.table, aside, tally)
+
+    def _taken(
+        self, tuples: Tuples, state: StandingState | None = None, first: Mapping[str, Relation] | None = None
+    ) -> tuple[dict[str, Taken], Solved]:
+        """Validate tuples and solve what they change, in this state of results and after these segments if given."""
+        pushed = after(first or {}, take(self.validators, self.histories, tuples))
+        before = self.state if state is None else state
+        assert before is not None
+        self.state, solved = solve(self.predictor.standing, before, pushed)
+        return pushed, solved
+
+    def _bounded(self, tuples: Tuples) -> tuple[dict[str, Taken], Solved]:
+        """The same, again with the bounds that flow back while these are tighter than what was validated against."""
+        standing, state = self.predictor.standing, self.state
+        kept = {stream: _copied(one.state) for stream, one in self.validators.items()}
+        past = {stream: one.copied() for stream, one in self.histories.items()}
+        asked: Parties = {}
+        segments: dict[str, Relation] = {}
+        for attempt in range(ATTEMPTS):
+            pushed, solved = self._taken(tuples, state, segments)
+            updates = updates_of(pushed)
+            if not any(map(len, updates.values())):
+                break
+            beyond = self._beyond(solved.fresh)
+            if self.allotted and not beyond.any():
+                self._flow_back(updates, solved.evaluation)
+                break
+            # What these tuples must keep depends on all results from the first of them on, what comes on those from now on.
+            self._flow_back(updates, solved.evaluation, _oldest(updates))
+            asked = together(asked, parties(standing, solved.fresh.take(np.flatnonzero(beyond))))
+            again = {stream: self._as_before(stream, one) for stream, one in kept.items()}
+            looser = any(self._too_loose(stream, one) for stream, one in updates.items())
+            looser |= any(len(loose(again[stream], keys)) > 0 for stream, keys in asked.items())
+            if attempt == ATTEMPTS - 1 or not looser:
+                self._flow_back(updates, solved.evaluation)
+                break
+            self.validators |= again
+            self.histories |= {stream: one.copied() for stream, one in past.items()}
+            segments = restated(self.validators, self.histories, asked)
+        return pushed, solved
 
     def advance(self, watermark: int) -> None:
         """Nothing before the watermark comes any more: free what it keeps."""
@@ -218,11 +246,16 @@ class Prediction:
 
     # -- bounds flow back -----------------------------------------------------------------------------------
 
-    def _flow_back(self, updates: Mapping[str, Relation], evaluation: Evaluation | None = None) -> None:
+    def _flow_back(
+        self,
+        updates: Mapping[str, Relation],
+        evaluation: Evaluation | None = None,
+        since: int | None = None,
+    ) -> None:
         """Allot what the query's bounds leave to the inputs, anew for what changed.
 
         Where keys are treated apart and one scan is all there is, only the keys that changed are looked at, if given as they
-        were just evaluated; else all, from now on.
+        were just evaluated; else all, from now or from ``since`` on.
         """
         if not self.predictor.bounds:
             return
@@ -231,7 +264,9 @@ class Prediction:
         leaves = tuple(dict.fromkeys(scans(standing.plan)))
         alone = standing.treats_keys_apart and len(leaves) == 1
         if evaluation is None or not alone:
-            now = max((_newest(one) for one in self.state.streams.values() if len(one)), default=0)
+            now = since
+            if now is None:
+                now = max((_newest(one) for one in self.state.streams.values() if len(one)), default=0)
             inputs: dict[Node, Relation] = {}
             for leaf in leaves:
                 relation = self.state.streams[leaf.stream]
@@ -275,15 +310,15 @@ class Prediction:
             restlessness=rates,
         )
 
-    def _beyond(self, results: Relation) -> int:
-        """How many results may be further from the truth than the query asks for, as they state themselves."""
+    def _beyond(self, results: Relation) -> BoolArray:
+        """Which results may be further from the truth than the query asks for, as they state themselves."""
         beyond = np.zeros(len(results), bool)
         for name, bound in self.predictor.bounds.items():
             for one in results.columns.modelled if name is None else (name,):
                 allowed = absolute_bounds(results, one, bound)
                 # What is relative may become anything next to zero: there no bound but 0 would do.
                 beyond |= (results.err[one] > allowed * (1.0 + 1e-9)) & (allowed > 0.0)
-        return int(beyond.sum())
+        return beyond
 
     def _too_loose(self, stream: str, updates: Relation) -> bool:
         """Whether models were begun with bounds above those that are allotted now."""
@@ -295,6 +330,15 @@ class Prediction:
             bool((updates.err[name] > values[updates.group] * (1.0 + 1e-9)).any())
             for name, values in bounds.items()
         )
+
+    def _as_before(self, stream: str, state: ValidatorState) -> Validator:
+        """A stream's validator as it was before a push, with what is allotted now."""
+        made = Validator(self.predictor.specs[stream])
+        made.state = _copied(state)
+        made.allot(self.allotted[stream])
+        if state.allotted is not None:  # a share that has grown may be used once those that shrank are kept
+            made.tighten(state.allotted)
+        return made
 
     def _restlessness(self) -> dict[str, Allotment]:
         found = {}
@@ -329,6 +373,11 @@ def _copied(state: ValidatorState) -> ValidatorState:
 def _newest(relation: Relation) -> int:
     """When the newest segment of a stream began."""
     return int((relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)).max())
+
+
+def _oldest(updates: Mapping[str, Relation]) -> int:
+    """When the first of some updates begins."""
+    return min(int(begins(one).min()) for one in updates.values() if len(one))
 
 
 def _first_bounds(spec: PredictSpec, query: Query) -> tuple[ErrorBound | None, ...]:

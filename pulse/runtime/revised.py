@@ -151,8 +151,19 @@ class RevisedAnswer:
         """The old results at hand."""
         if self._results is None:
             return None
-        found = self._results if isinstance(self._results, pa.Table) else pq.read_table(self._results)
+        found = self._results if isinstance(self._results, pa.Table) else _read(self._results)
         return as_window(found, optimise(job.query.plan, mirror=False), job.query.select)
+
+
+def _read(path: str) -> pa.Table:
+    """Old results from a file."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as e:
+        why = "there is no such file" if isinstance(e, FileNotFoundError) else f"it is no Parquet file ({e})"
+        raise PlanError(
+            f"old results: {path}: {why}; give what `pulse query … --segments --out FILE.parquet` wrote before the revisions"
+        ) from e
 
 
 def _collected(frame: DataFrame) -> pa.Table:

@@ -231,7 +231,8 @@ def _ends(
         for name in since:
             if name not in own:
                 raise PlanError(
-                    f"revisions since a version of '{name}': the query reads {', '.join(sorted(own))} as of now"
+                    f"revisions since a version of '{name}': the query reads no stream of that name as of now, only "
+                    f"{', '.join(sorted(own))}"
                 )
         return {**new, **{n: Stored(new[n].path, checked(one)) for n, one in since.items()}}, new
     if isinstance(since, int) and not isinstance(since, bool):

@@ -22,15 +22,17 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.operators.difference import Changes, change_schema
 from pulse.operators.relation import Relation
+from pulse.plan.closings import at_closings
 from pulse.plan.modes import Costs
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.radius import NONE, Reach, margins, radius
+from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
 from pulse.plan.show import line
-from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc
+from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
+from pulse.runtime.closings import ClosingsArc, with_results
 from pulse.runtime.connection import ConnectionPoint, RevisionError
-from pulse.runtime.delta import Changed, Delta, Stretches
+from pulse.runtime.delta import Changed, Delta
 from pulse.runtime.emitting import emitted
 from pulse.runtime.evaluate import Evaluation, _selective, without_possible
 from pulse.runtime.gathering import AcrossArc, UnionArc
@@ -94,6 +96,8 @@ class Reviser:
     "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
     upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
     ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
+    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them: windows over
+    tuples are then known at these closing times alone, and their changes are points.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class Reviser:
         mode: str = "adaptive",
         costs: Costs | None = None,
         keep: int | str | None = None,
+        every: int | None = None,
     ) -> None:
         if isinstance(keep, str) and keep != "radius":
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
@@ -113,10 +118,16 @@ class Reviser:
         self.query, self.columns, self.mode = query, dict(columns), mode
         self.costs = costs or Costs()
         self.plan = optimise(query.plan, mirror=False)
+        if every is not None and every <= 0:
+            raise ValueError(f"every: expected microseconds above 0, got {every!r}")
+        self.every = every
+        self._at_closings = at_closings(self.plan) if every is not None else frozenset()
         self.radius: Reach = radius(self.plan)
         self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
         self._with_points = chosen
+        self._chosen = points is None  # so that points may come and go as pays off
+        self._needed = below_windows(self.plan)
         self._streams: dict[str, ConnectionPoint] = {}
         self._arcs: dict[tuple[Node, bool], Arc] = {}
         self._root: Arc | None = None
@@ -165,6 +176,8 @@ class Reviser:
                 arc = ScanArc(node, self._streams[node.stream])
             case Filter() | Project():
                 arc = RowArc(*told)
+            case Window() if node in self._at_closings:
+                arc = ClosingsArc(*told, self.mode, self.costs, self.every)
             case Window():
                 arc = PatchedArc(*told, self.mode, self.costs)
             case Join():
@@ -183,6 +196,8 @@ class Reviser:
         if isinstance(arc, ScanArc) or self._with_points == "inputs":
             return False
         if self._with_points == "windows":
+            if self._chosen and isinstance(arc, PatchedArc) and arc.optional and arc.node not in self._needed:
+                return arc.pays_off()
             return isinstance(arc, WindowArc)
         return arc.node in self._with_points
 
@@ -194,7 +209,10 @@ class Reviser:
             if isinstance(arc, ScanArc)
         }
         for possible in {arc.possible for arc in stored}:
-            evaluation = Evaluation(scans, possible=possible)
+            known = scans
+            if self.every is not None:
+                known = with_results(scans, self._at_closings, self.every, possible=possible)
+            evaluation = Evaluation(known, possible=possible)
             for arc in stored:
                 if arc.possible == possible:
                     arc.point = self._point(arc, evaluation.segments(arc.node))
@@ -232,6 +250,7 @@ class Reviser:
             if stream not in self._streams:
                 known = ", ".join(self._streams)
                 raise RevisionError(f"reviser: there is no stream '{stream}'; there are: {known}")
+        self._restock()
         try:
             revised = self._revise(changed)
         except BaseException:
@@ -241,6 +260,21 @@ class Reviser:
         for point in self._points:
             point.commit()
         return revised
+
+    def _restock(self) -> None:
+        """Connection points put where they have come to pay off, and taken away where they do not."""
+        if not (self._chosen and self.mode == "adaptive"):
+            return
+        empty: list[Arc] = []
+        for arc in self._arcs.values():
+            if isinstance(arc, PatchedArc) and arc.weighed:
+                wanted = self._has_point(arc)
+                if wanted and arc.point is None:
+                    empty.append(arc)
+                elif not wanted:
+                    arc.point = None
+        if empty:
+            self._fill(empty, {name: point.everything() for name, point in self._streams.items()})
 
     def _revise(self, changed: Mapping[str, Changed]) -> Revised:
         assert self._root is not None
@@ -261,7 +295,7 @@ class Reviser:
             elif flow.revised:
                 delta = arc.change()
             else:
-                delta = _nothing(arc)
+                delta = nothing(arc.node.columns)
             arc.settle(delta)
             flow.out, flow.rows_out = len(arc.delta or ()), _rows_of(delta)
             flow.absorbed = delta.absorbed
@@ -298,9 +332,3 @@ def _takes_possible(node: Node) -> bool:
 
 def _rows_of(delta: Delta) -> int:
     return int((delta.old[:, 1] - delta.old[:, 0]).sum() + (delta.new[:, 1] - delta.new[:, 0]).sum())
-
-
-def _nothing(arc: Arc) -> Delta:
-    none = np.zeros(0, np.int64)
-    ranges = np.zeros((0, 2), np.int64)
-    return Delta(Stretches(none, none, none), Relation.empty(arc.node.columns), ranges, ranges, ranges)

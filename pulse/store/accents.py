@@ -6,12 +6,17 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pulse.core import SegmentBatch
+from pulse.core.columns import Columns
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.datasets.splits import read_splits
+from pulse.operators.alter import Alter
+from pulse.operators.relation import Relation
 from pulse.store.errors import StoreError
 from pulse.stream.accents import Accent, AccentError, Punctuation
 from pulse.stream.log import AccentLog
@@ -58,11 +63,29 @@ def write_log(folder: Path, generation: int, log: AccentLog) -> str:
 
 
 def read_log(path: Path) -> AccentLog:
-    """The log that :func:`write_log` wrote."""
+    """The log that :func:`write_log` wrote; one that was read is remembered as long as its file stays as it is."""
+    try:
+        found = path.stat()
+    except OSError as e:
+        raise StoreError(f"{path}: cannot read the accents of the model: {e}") from e
+    return _read(path.absolute(), found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, modified: int, size: int) -> AccentLog:
     try:
         return AccentLog.from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, AccentError) as e:
         raise StoreError(f"{path}: cannot read the accents of the model: {e}") from e
+
+
+def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
+    """Segments in the units of the stream's start, restated in those in force at each instant: cut where they change."""
+    schema = batch.schema
+    relation = Relation.from_table(batch.to_arrow(), Columns.of(schema))
+    altered = Alter(log.steps(schema.time)).segments(relation).to_segments()
+    names = schema.arrow_schema().names
+    return SegmentBatch.from_arrow(altered.select(names), schema, check=False)
 
 
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:

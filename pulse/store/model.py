@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
-from pulse.store.accents import read_log
+from pulse.store.accents import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
@@ -154,16 +154,20 @@ class Model:
         table = cut(table, self.schema, self.as_of)
         return without_drift(table, self.schema) if self.manifest.drift_is_void else table
 
-    def read(self, *, key: Any = None, start: Any = None, end: Any = None) -> SegmentBatch:
+    def read(
+        self, *, key: Any = None, start: Any = None, end: Any = None, recorded: bool = False
+    ) -> SegmentBatch:
         """The segments by key and time, of one key or within ``[start, end)`` only; reads the row groups that may hold some.
 
-        ``key`` is a mapping of key columns to values, or the value of the only key column.
+        ``key`` is a mapping of key columns to values, or the value of the only key column. A model that was fitted with accents
+        is in the units of its stream's start; with ``recorded`` it is restated in those in force at each instant.
         """
         table = self.rows(None, self._filter(key, start, end))
         batch = SegmentBatch.from_arrow(table, self.schema, check=False).sort()
         if start is not None or end is not None:
             batch = batch.restrict(start, end)
-        return batch
+        accents = self.accents if recorded else None
+        return batch if accents is None else as_recorded(batch, accents)
 
     def batches(self) -> Iterator[SegmentBatch]:
         """All segments, a row group at a time; those that layers put in come last."""

@@ -118,11 +118,15 @@ class AccentLog:
         known = tuple(dict.fromkeys((*schema.names, *attributes)))
         added = _added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
+        # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.
+        stays = set(known) if all(_is_alteration(one) for one in self.controls) else set[str]()
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
                 _check_fit(control, schema)
-                here = here.after(control)
+                spoken = control.description.attributes
+                if not (isinstance(control, Accent) and control.attribute in stays and spoken <= stays):
+                    here = here.after(control)
             except PulseError as e:
                 kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
                 raise kind(f"{line}: {e}") from None
@@ -214,6 +218,10 @@ def _since(control: Control, time: str) -> Control:
         return control
     later = Domain.of(**{time: ValueSet.between(control.position, None)})
     return replace(control, description=control.description.simplified(later))
+
+
+def _is_alteration(control: Control) -> bool:
+    return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
 
 
 def _added_first(accents: Iterable[Accent]) -> set[str]:

@@ -97,7 +97,8 @@ class Classes:
         if pa.types.is_dictionary(column.type):
             of_entries = self.codes(column.dictionary)
             chosen = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            return np.append(of_entries, 0)[chosen]
+            coded: IntArray = np.append(of_entries, 0)[chosen]
+            return coded
         if self.number:
             return self._numbers(column)
         known = pa.array(list(self.members), column.type) if self.members else pa.array([], column.type)
@@ -250,17 +251,22 @@ class _Chains:
     """Composed maps by what is in force, each composed once."""
 
     def __init__(self, alterations: Sequence[Alteration]) -> None:
-        self._alterations = alterations
+        known: dict[Affine, int] = {}
+        self._kind = [known.setdefault(one.map, len(known)) for one in alterations]
+        self._distinct = list(known)
         self._next: dict[tuple[int, int], int] = {}
+        self._states: dict[Affine, int] = {IDENTITY: 0}
         self.maps = [IDENTITY]
 
     def after(self, state: int, k: int) -> int:
         """The state once alteration ``k`` is in force as well, after all others."""
-        found = self._next.get((state, k))
+        key = state, self._kind[k]
+        found = self._next.get(key)
         if found is None:
-            found = self._next[state, k] = len(self.maps)
-            map = self._alterations[k].map
-            self.maps.append(map.after(self.maps[state]) if state else map)
+            map = self._distinct[key[1]].after(self.maps[state])
+            found = self._next[key] = self._states.setdefault(map, len(self.maps))
+            if found == len(self.maps):
+                self.maps.append(map)
         return found
 
     def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:

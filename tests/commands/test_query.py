@@ -236,7 +236,7 @@ def test_the_way_of_revisions_is_chosen_and_told(
         (("--as-of", "2020-09-13", "--version", 1), "say one of them"),
         (("--revised-from", 7), "there is no version 7"),
         (("--revised-from", "S=x"), "expected STREAM=VERSION"),
-        (("--revised-from", "T=1"), "the query reads S as of now"),
+        (("--revised-from", "T=1"), "the query reads no stream of that name as of now, only S"),
         (("--revised-from", "1,2"), "expected one version or time"),
         (("--revised-from", 1, "--lineage"), "--lineage does not go with"),
         (("--mode", "upstream"), "go with --revised-from"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.difference import difference
+from pulse.operators.difference import difference, same_bounds
 from pulse.operators.relation import Relation
 
 COLUMNS = Columns((("k", pa.string()),), ("x",))
@@ -116,3 +116,14 @@ def test_old_results_and_changes_make_the_new_ones(
         total[key] = total.get(key, 0.0) + change
     expected = values(pa.Table.from_batches([new.to_segments()]), 1)
     assert {key: value for key, value in total.items() if value} == pytest.approx(expected)
+
+
+def test_room_for_rounding_in_a_bound_is_no_change() -> None:
+    """A lossless average's bound is rounding alone, and depends on where its computation began."""
+    a, b, value = np.array([1.141633e-12]), np.array([1.147066e-12]), np.array([0.068])
+    assert same_bounds(a, b, value).all()
+    assert not same_bounds(np.array([1e-3]), np.array([1.1e-3]), np.array([366.0])).any()
+    assert not same_bounds(np.array([0.0]), np.array([np.inf]), np.array([366.0])).any()
+    assert same_bounds(np.array([np.inf]), np.array([np.inf]), np.array([366.0])).all()
+    tiny, large = np.array([1e-15, 1e-6]), np.array([366.0, 1e-9])
+    assert same_bounds(np.zeros(2), tiny, large).tolist() == [True, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -133,11 +134,38 @@ def test_tuples_replaced_at_their_instants(function: str, data: st.DataObject, s
     old, after = stream(pieces[at : at + 1], points=True), stream(new, points=True)
     good = patch.check(old, after, results)
     if not good.all():
-        assert function in ("avg", "min", "max")
+        assert function in ("min", "max")
         return
+
+    def count(group: Any, closings: Any) -> Any:
+        assert not group.any()
+        return np.array([sum(t - size * SECOND <= at * SECOND < t for at in range(LENGTH)) for t in closings])
+
     wanted = values(
         operator.segments(stream([*pieces[:at], *new, *pieces[at + 1 :]], points=True)), "w", INSTANTS
     )
-    found = values(patch.patched(old, after, results, AROUND), "w", INSTANTS)
+    found = values(patch.patched(old, after, results, AROUND, count), "w", INSTANTS)
     assert found.keys() == wanted.keys()
     assert [x for x, _ in found.values()] == pytest.approx([wanted[t][0] for t in found], abs=1e-9)
+
+
+def test_rounding_in_bounds_is_patched_and_added() -> None:
+    pieces = [(float(t), t + 1.0, 1.0, 0.0) for t in range(LENGTH)]
+    for function, size in (("sum", 2.0), ("avg", 1.0)):
+        told = function, "x", "w", 2 * SECOND
+        results, patch = Integral(*told).segments(stream(pieces)), PatchIntegral(*told)
+        old = stream(pieces[4:5])
+        new = stream([(4.0, 5.0, 3.0, 0.0)])
+        largest = float(new.err["x"][0]) * (1.0 + 1e-9)
+        new = replace(new, err={"x": np.array([largest])})
+        assert patch.check(old, new, results).tolist() == [True]
+        made = patch.patched(old, new, results, AROUND)
+        assert made.err["w"] == pytest.approx(np.full(len(made), largest * size), rel=1e-14)
+
+
+def test_an_average_of_tuples_needs_their_number() -> None:
+    told = "avg", "x", "w", 2 * SECOND
+    pieces = [(float(t), float(t), 1.0, 0.0) for t in range(LENGTH)]
+    results, one = PointWindow(*told).segments(stream(pieces, points=True)), stream(pieces[4:5], points=True)
+    with pytest.raises(ValueError, match="expected how many there are"):
+        PatchPoints(*told).patched(one, one, results, AROUND)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -51,11 +53,13 @@ def test_modes_go_with_the_operator() -> None:
     assert modes_of(across)[1].startswith("not downstream: all keys of a group")
 
 
-def test_averages_of_tuples_cannot_be_patched() -> None:
+def test_averages_of_tuples_are_patched_where_these_can_be_counted() -> None:
     scan = read_plan("Scan S as S")
     points = Columns((("symbol", pa.string()),), ("price",), points=True)
     tuples = type(scan)("S", "S", points)
-    assert why_not_downstream(Window(tuples, "avg", "S.price", "a", SECOND, None)) is not None
+    assert why_not_downstream(Window(tuples, "avg", "S.price", "a", SECOND, None)) is None
+    cut = replace(tuples, end=SECOND)
+    assert why_not_downstream(Window(cut, "avg", "S.price", "a", SECOND, None)) is not None
     total = Window(tuples, "sum", "S.price", "a", SECOND, None)
     assert (why_not_downstream(total), kind_of(total)) == (None, "points")
 

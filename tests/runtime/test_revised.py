@@ -290,7 +290,9 @@ def test_what_makes_no_sense_is_said(models: Models) -> None:
 
     joined = QUERIES["two models"][0]
     assert "of which stream? The query reads P, S" in refused(joined, 1)
-    assert "the query reads S as of now" in refused("select symbol, price from S", {"V": 1})
+    assert "the query reads no stream of that name as of now, only S" in refused(
+        "select symbol, price from S", {"V": 1}
+    )
     assert "number of a version, from 1 on, got 0" in refused("select symbol, price from S", 0)
     assert "say one of them" in refused("select symbol, price from S", 1, version=2, as_of="2020-01-01")
     assert "cannot read 'noon'" in refused("select symbol, price from S", "noon")
@@ -420,6 +422,10 @@ def test_results_that_cannot_be_patched_are_said(models: Models) -> None:
         revised(local(), "macd", models, 1, results=tuples).segments()
     with pytest.raises(PulseError, match="upstream mode replays"):
         local().revised(query, 1, streams=models, results=tuples, mode="upstream")
+    with pytest.raises(PulseError, match=r"old results: nosuch\.parquet: there is no such file"):
+        local().revised(query, 1, streams=models, results="nosuch.parquet").segments()
+    with pytest.raises(PulseError, match="it is no Parquet file"):
+        local().revised(query, 1, streams=models, results=__file__).segments()
     with pytest.raises(PulseError, match="patched in this process; use the engine local"):
         pulse.Session(engine="spark").revised(query, 1, streams=models, results=tuples)
     with pytest.raises(PulseError, match="expected one of adaptive"):

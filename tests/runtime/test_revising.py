@@ -21,6 +21,7 @@ from pulse.plan.nodes import Window, walk
 from pulse.plan.query import Query
 from pulse.runtime.connection import RevisionError
 from pulse.runtime.delta import Changed
+from pulse.runtime.patching import PatchedArc
 from pulse.runtime.revising import Revised, Reviser
 from pulse.store.errors import HistoryGoneError
 from tests.runtime.revised_loads import (
@@ -239,6 +240,31 @@ def test_the_cheaper_mode_is_taken_for_each_stretch() -> None:
         assert flows(reviser.revise({"S": one(FLAT, 5, 7.0)}))["Window"].modes == {mode: 1}
 
 
+def test_results_are_stored_where_that_pays_off() -> None:
+    """First by what a window holds; then when the other way would have saved as much as computing all results again."""
+    free, dear = Cost(0.0, 0.0), Cost(1e9, 1e9)
+    patches, replays = Costs((dear,) * 3, (free,) * 3), Costs((free,) * 3, (dear,) * 3)
+    reviser = started(query_of("window"), {"S": FLAT, "T": []}, costs=replays)
+    (arc,) = (one for one in reviser._arcs.values() if isinstance(one, PatchedArc))
+    assert arc.point is None
+    rows, found = FLAT, []
+    steps = [(replays, 7.0), *((patches, 8.0 + i) for i in range(6)), (replays, 5.0)]
+    for costs, value in steps:
+        arc._costs, arc._balance = costs, arc._balance if costs is patches else 0.0
+        revised = reviser.revise({"S": one(rows, 5, value)})
+        before = from_scratch(query_of("window"), {"S": rows, "T": []})
+        rows = applied(rows, [(0, 5, 6, [(0, 5, 6, (value, 0.0), (0.0, 0.0))])])
+        after = from_scratch(query_of("window"), {"S": rows, "T": []})
+        check_changes(before, after, at_instants(revised.changes.table), exact_bounds=False)
+        found.append(*flows(revised)["Window"].modes)
+    assert found[0] == "upstream"
+    assert found[1] == "upstream"  # one alone is no reason
+    assert found[-2] == "downstream"
+    assert (found[-1], arc.point is None) == ("upstream", False)
+    reviser.revise({"S": one(rows, 5, 4.0)})
+    assert arc.point is None
+
+
 def test_points_may_lie_on_any_arc() -> None:
     query = query_of("macd")
     plan = Reviser(query, STREAMS).plan
@@ -299,10 +325,10 @@ def quotes(prices: dict[int, float]) -> Relation:
         columns=QUOTES,
         keys=(pa.array(["IBM"]),),
         offsets=np.array([0, n]),
-        ref=np.array([t * MINUTE for t in times]),
+        ref=np.array([t * MINUTE for t in times], np.int64),
         lo=np.zeros(n),
         hi=np.zeros(n),
-        models={"price": np.array([[prices[t]] for t in times])},
+        models={"price": np.array([prices[t] for t in times], np.float64).reshape(-1, 1)},
         err={"price": np.zeros(n)},
         drift={},
         certainty=np.full(n, 3, np.uint8),
@@ -326,6 +352,92 @@ def test_the_example_of_the_paper(mode: str) -> None:
         if row[scan.plan.columns.time].hour * 60 + row[scan.plan.columns.time].minute in (130, 150)
     ]
     assert said == [("-U", 80.0), ("+U", 77.0), ("-U", 62.0), ("+U", 59.0)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "what",
+    [
+        "sum(price) as a, avg(price) as b, max(price) as c from Q[size 7 advance 3]",
+        "avg(price) as a from Q[size 4 advance 4]",
+        "count(*) as a from Q[size 2 advance 5]",
+        "min(price) as a from Q[size 9 advance 2] having min(price) < 3",
+    ],
+)
+@few
+@given(data=st.data())
+def test_closing_times_alone_say_what_all_instants_say(what: str, mode: str, data: st.DataObject) -> None:
+    """Results at closing times only: the same tuples as from segments, and as many stored as windows hold a tuple."""
+    query = parse(f"select symbol, {what}", {"Q": QUOTES}).bind({})
+    values = st.integers(0, 9).map(float)
+    held = data.draw(st.dictionaries(st.integers(0, 40), values, min_size=1, max_size=25))
+    told = [
+        Reviser(query, {"Q": QUOTES}, mode=one, every=every)
+        for one, every in (("upstream", None), (mode, query.rate))
+    ]
+    for reviser in told:
+        reviser.start({"Q": at_seconds(held)})
+    for _ in range(3):
+        at = data.draw(st.integers(0, 40))
+        new = data.draw(st.none() | values)
+        regions = Regions((pa.array(["IBM"]),), np.array([at * SECOND]), np.array([at * SECOND + 1]))
+        before = {at: held[at]} if at in held else {}
+        after = {} if new is None else {at: new}
+        changed = Changed(regions, at_seconds(before), at_seconds(after))
+        said = [reviser.revise({"Q": changed}).tuples().to_pylist() for reviser in told]
+        assert len(said[0]) == len(said[1])
+        for one, other in zip(*said, strict=True):
+            (first, *mine), (second, *theirs) = one.values(), other.values()
+            assert first == second
+            assert mine == pytest.approx(theirs)
+        held.pop(at, None)
+        held.update(after)
+
+
+def at_seconds(prices: dict[int, float]) -> Relation:
+    made = quotes(prices)
+    return replace(made, ref=made.ref // MINUTE * SECOND)
+
+
+def test_one_result_is_touched_where_windows_follow_each_other() -> None:
+    query = parse("select symbol, sum(price) as s from Q[size 100 advance 100]", {"Q": QUOTES}).bind({})
+    reviser = Reviser(query, {"Q": QUOTES}, mode="downstream", every=query.rate)
+    prices = {t: float(t % 7) for t in range(1000)}
+    reviser.start({"Q": at_seconds(prices)})
+    at = Regions((pa.array(["IBM"]),), np.array([250 * SECOND]), np.array([250 * SECOND + 1]))
+    revised = reviser.revise({"Q": Changed(at, at_seconds({250: 5.0}), at_seconds({250: 6.0}))})
+    flow = flows(revised)["Window"]
+    assert (flow.modes, flow.rows_out, revised.report.emitted) == ({"downstream": 1}, 2, 2)
+    was = sum(prices[t] for t in range(200, 300))
+    assert [row["s"] for row in revised.tuples().to_pylist()] == [was, was + 1.0]
+
+
+def test_small_changes_add_up_in_what_is_stored() -> None:
+    """Each of the patches is too small to be told; the next that is not tells of them all."""
+    query = parse("select symbol, sum(price) as s from Q[size 100 advance 100]", {"Q": QUOTES}).bind({})
+    reviser = Reviser(query, {"Q": QUOTES}, mode="downstream")
+    prices = dict.fromkeys(range(300), 1e6)
+    reviser.start({"Q": at_seconds(prices)})
+    at = Regions((pa.array(["IBM"]),), np.array([150 * SECOND]), np.array([150 * SECOND + 1]))
+    value = 1e6
+    for by in [0.01] * 20 + [50.0]:
+        old, new = at_seconds({150: value}), at_seconds({150: value + by})
+        revised = reviser.revise({"Q": Changed(at, old, new)})
+        assert (len(revised.changes) > 0) == (by > 1.0)
+        value += by
+    assert revised.tuples().column("s").to_pylist()[1] == pytest.approx(99e6 + value, rel=1e-12)
+
+
+def test_pairs_that_are_near_beside_what_changed_are_found() -> None:
+    """Far from each other where a row goes, but near in a window that it was in."""
+    far = [(0, 0, 1, (0.0, -1.0), (0.0, 0.0)), (0, 1, 6, (0.0, 0.0), (0.0, 0.0))]
+    rows = [*far, (2, 0, 2, (3.0, 0.0), (0.0, 0.0)), (2, 2, 6, (0.0, 0.0), (0.0, 0.0))]
+    query = query_of("following")
+    reviser = started(query, {"S": rows, "T": []}, mode="upstream")
+    said = at_instants(reviser.revise({"S": changed(rows, [(0, 0, 1, [])])}).changes.table)
+    before, after = (from_scratch(query, {"S": some, "T": []}) for some in (rows, rows[1:]))
+    assert before.keys() > after.keys()
+    check_changes(before, after, said, exact_bounds=True)
 
 
 def test_windows_of_the_plan_are_found() -> None:

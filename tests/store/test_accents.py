@@ -105,3 +105,31 @@ def test_what_cannot_be(tmp_path):
     (tmp_path / "m" / model.manifest.accents).write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match="cannot read the accents of the model"):
         _ = Model(tmp_path / "m").accents
+
+
+def test_read_as_recorded_says_what_the_tuples_say():
+    """Exact segments: at a tuple's instant the recorded price; from the split on, what was held before it is restated."""
+    between = SPLIT + SECOND // 2
+    data = split(ticks(), between)
+    line = LINE.replace(format_instant(SPLIT), format_instant(between))
+    model = fit(data, accents=[line], error=0, drift=None)
+    plain, recorded = model.read(), model.read(recorded=True)
+    assert len(recorded) == len(plain) + 1  # cut at the split
+    for symbol in "abcde":
+        rows = data.filter(pc.equal(data["symbol"], symbol))
+        at = rows["t"].cast(pa.int64()).to_numpy()
+        got = values_at(recorded.of_key({"symbol": symbol}), at)
+        assert np.array_equal(got, rows["price"].to_numpy())
+    held, before = (
+        values_at(recorded.of_key({"symbol": "b"}), np.array([t]))[0] for t in (between, between - 1)
+    )
+    assert held == before / 4
+    assert fit(ticks()).read(recorded=True).to_arrow().equals(fit(ticks()).read().to_arrow())
+
+
+def values_at(batch, at):
+    """The prices that constant segments say at instants."""
+    starts = np.rint(batch.ref + 1e6 * batch.lo).astype(np.int64)
+    order = np.argsort(starts, kind="stable")
+    place = np.searchsorted(starts[order], at, "right") - 1
+    return batch.coefficients("price")[order[place], 0]
