@@ -35,26 +35,31 @@ from pulse.core.errors import PulseError
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
+from pulse.runtime.predictive_accents import Ending, JobAbortedError
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
+from pulse.runtime.predictive_logs import Spool
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import (
     ASIDE,
     BOUNDS,
     CHANGES,
+    ENDING,
     PARCELS,
     ROWS,
     TALLIED,
+    LinePacker,
     Packer,
     Predicting,
     Solving,
     Validating,
+    unpack_state,
     unpacked_table,
     write_bounds,
 )
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import frame_of, predictor_of, unreadable
+from pulse.runtime.sources import frame_of, log_frame, predictor_of, unreadable
 from pulse.runtime.spread import coalesced
 
 FINGERPRINT = "_pulse_job.json"
@@ -117,6 +122,8 @@ def start(
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
     predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
     keep_fingerprint(job)
+    spool = Spool.of(job, predictor.hears)
+    spool.take()
     handler = _Handler(job, predictor, sink, on_batch, on_status)
     rows = _predicted(spark, job, predictor, frames).observe(
         OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
@@ -128,7 +135,10 @@ def start(
     elif job.trigger is not None:
         writer = writer.trigger(processingTime=f"{job.trigger} microseconds")
     with translated():
-        return Running(writer.start(), handler.status, job)
+        running = Running(writer.start(), handler.status, job)
+    if not once:
+        spool.watch(lambda: running.query.isActive)
+    return running
 
 
 def _predicted(
@@ -139,8 +149,11 @@ def _predicted(
     for name, spec in predictor.specs.items():
         by = spec.schema.key_names if dealing is None else dealing[name]
         frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name), by)
-        packer = Packer(name, job.streams[name].kind, spec.schema.key_names)
+        stream = job.streams[name]
+        packer = Packer(name, stream.kind, spec.schema.key_names, stream.accent_column, job.buckets)
         parts.append(frame.mapInArrow(packer, PARCELS))
+    for name, folder in Spool.of(job, predictor.hears).folders.items():
+        parts.append(log_frame(spark, folder).mapInArrow(LinePacker(name, job.buckets), PARCELS))
     parcels = reduce(DataFrame.union, parts)
     if dealing is not None:
         return _stateful(parcels, Predicting(predictor, job.lateness))
@@ -206,6 +219,12 @@ class _Handler:
         self.status.add(tally, self.now, clock.perf_counter() - begin)
         if self.on_status is not None:
             self.on_status(self.status)
+        for one in told:
+            # All of the batch is written: what it says stays, and a run after this one ends here again.
+            if one["channel"] == ENDING and (ending := Ending(*unpack_state(one["payload"]))).reached(
+                self.now
+            ):
+                raise JobAbortedError(ending.reason)
 
     def _aside(self, told: list[dict[str, Any]]) -> dict[str, pa.Table]:
         parts: dict[str, list[pa.Table]] = {}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +101,22 @@ class Heard:
     count: int = 0
     before: Restating | None = None
 
+    def told_by(self, place: int) -> Heard:
+        """What one place of many says of accents: they all hear the same, and the first one tells."""
+        return self if place == 0 else replace(self, aside={}, count=0)
+
+
+class Ending(NamedTuple):
+    """The instant at which a job ends, why, and whether the accent is in the stream itself: then it ends where that stands."""
+
+    end: int
+    reason: str
+    inside: bool
+
+    def reached(self, now: int | None) -> bool:
+        """Whether event time has come there."""
+        return self.inside or (now is not None and now >= self.end)
+
 
 @dataclass
 class Follower:
@@ -128,7 +144,7 @@ class Follower:
                 data, said_rows = _apart(tables[stream], hears.column, self._time(stream))
                 places, bad = self._take(stream, said_rows, tables[stream])
                 came[stream] = found[stream] = data.drop_columns([hears.column])
-                rows = _data_rows(tables[stream], hears.column)
+                rows = data_rows(tables[stream], hears.column)
             if bad:
                 aside[stream] = pa.concat_tables(bad, promote_options="permissive")
             count += len(self.logs.get(stream, ())) - known
@@ -143,10 +159,10 @@ class Follower:
             self.predictor.standing, (heard.before, self.restating), (held, after), changes
         )
 
-    def ended(self, now: int | None) -> str:
-        """Why the job ends, once event time has come to where it does, or the accent in the stream itself; else nothing."""
+    def ending(self) -> Ending | None:
+        """Where and why the job ends, if it does."""
         if self.restating is None or self.restating.end is None:
-            return ""
+            return None
         end = self.restating.end
         inside = any(
             one.position == end
@@ -154,7 +170,17 @@ class Follower:
             if self.predictor.hears[stream].column is not None
             for one in log.controls
         )
-        return self.restating.reason if inside or (now is not None and now >= end) else ""
+        return Ending(end, self.restating.reason, inside)
+
+    def ended(self, now: int | None) -> str:
+        """Why the job has ended by now, if it has."""
+        ending = self.ending()
+        return ending.reason if ending is not None and ending.reached(now) else ""
+
+    @property
+    def state(self) -> tuple[dict[str, AccentLog], Restating | None]:
+        """What is kept between batches."""
+        return self.logs, self.restating
 
     # -- accents --------------------------------------------------------------------------------------------
 
@@ -310,7 +336,7 @@ def _controls(text: str, at: int | None, inside: bool, time: str) -> Collection[
 
 def _apart(table: pa.Table, column: str, time: str) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
     """The data of a batch, and its accents with their places and times."""
-    rows = _data_rows(table, column)
+    rows = data_rows(table, column)
     if len(rows) == table.num_rows:
         return table, []
     places = np.setdiff1d(np.arange(table.num_rows), rows)
@@ -323,7 +349,7 @@ def _apart(table: pa.Table, column: str, time: str) -> tuple[pa.Table, list[tupl
     ]
 
 
-def _data_rows(table: pa.Table, column: str) -> IntArray:
+def data_rows(table: pa.Table, column: str) -> IntArray:
     """The rows that are no accents."""
     found = table.column(column)
     if pa.types.is_null(found.type):

@@ -7,13 +7,17 @@ files that never change, in the checkpoint, which is a stream like any other: wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+import time as clock
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job
 from pulse.stream.accents import AccentError
+
+_PAUSE = 0.5  # seconds between two looks at a log
 
 
 @dataclass
@@ -44,6 +48,47 @@ class Logs:
                 found[stream] = [line for line in text.splitlines() if line.strip()]
                 self.read[stream] = whole
         return found
+
+
+@dataclass
+class Spool:
+    """What logs have gained, as files by stream. Each is named by how far the log was read, so that a restart goes on there."""
+
+    logs: Logs
+    folders: Mapping[str, Path]
+    _busy: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, job: Job, hears: Mapping[str, Hears]) -> Spool:
+        """The logs of a job's streams, with a folder in its checkpoint for each."""
+        assert job.checkpoint is not None
+        logs = Logs.of(job, hears)
+        folders = {name: Path(job.checkpoint) / "accents" / name for name in logs.files}
+        for name, folder in folders.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            logs.read[name] = max((int(one.stem) for one in folder.glob("[0-9]*")), default=0)
+        return cls(logs, folders)
+
+    def take(self) -> None:
+        """Put what is new into a file; written beside its place and put there whole."""
+        with self._busy:
+            for stream, lines in self.logs.new().items():
+                folder, name = self.folders[stream], f"{self.logs.read[stream]:015d}.txt"
+                draft = folder / f".{name}"
+                draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+                draft.replace(folder / name)
+
+    def watch(self, while_: Callable[[], bool]) -> None:
+        """Look every now and then, as long as a job runs."""
+        if not self.folders:
+            return
+
+        def look() -> None:
+            while while_():
+                self.take()
+                clock.sleep(_PAUSE)
+
+        threading.Thread(target=look, name="pulse-accents", daemon=True).start()
 
 
 def _ends(data: bytes) -> bool:

@@ -15,13 +15,16 @@ import pandas as pd
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.predictive_revisions import kept_behind, updates_of
 from pulse.runtime.predictive_state import (
+    ACCENTS,
     TALLY,
     UPDATES,
     Keeping,
     Validating,
     emitted,
+    in_force,
     pack_state,
     row,
+    told_of_accents,
     unpack_state,
 )
 from pulse.runtime.predictor import Emission, Predictor, Tally
@@ -62,6 +65,11 @@ class Scattering(Validating):
         out.append(row(1 + place, TALLY, now=now, tally=count))
         return (validators, whereabouts), out
 
+    @property
+    def next_places(self) -> int:
+        """As many as the grid's cells are dealt to."""
+        return self.spread.places
+
     def histories(self, kept: Any) -> dict[str, History]:
         """With the validators."""
         return {} if kept is None else super().histories(kept[0])
@@ -77,11 +85,12 @@ class Pairing(Keeping):
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Solve what updates change of the place's pairs."""
         told = [one for frame in rows for one in frame.to_dict("records")]
-        out = [one for one in told if one["channel"] != UPDATES]
+        out = [one for one in told if one["channel"] not in (UPDATES, ACCENTS)]
         mine = [one for one in told if one["channel"] == UPDATES]
-        if not mine:
+        if len(out) == len(told):
             return kept, out
-        state, ranges, now = kept or (self.predictor.standing.start(), {}, None)
+        state, ranges, now, *more = kept or (self.predictor.standing.start(), {}, None)
+        follower, heard = told_of_accents(self.predictor, more[0] if more else None, told)
         solver = PlaceSolver(self.spread, place, state, ranges)
         parts = sorted(
             ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in mine), key=lambda one: one[:2]
@@ -91,8 +100,11 @@ class Pairing(Keeping):
             (stream, Parcel.unpack(0, 0, payload, columns[stream]).relation, said)
             for stream, _, payload, said in parts
         )
-        now = max([one["now"] for one in mine] + ([] if now is None else [now]))
+        seen = [one["now"] for one in told if one["channel"] in (UPDATES, ACCENTS)]
+        now = max(seen + ([] if now is None else [now]))
         tally = Tally(solves=solved.solved, results=solved.results, changes=len(solved.changes))
-        out += emitted(place, Emission(solved.changes.table, {}, tally), now)
+        emission = Emission(solved.changes.table, {}, tally)
+        out += emitted(place, in_force(emission, follower, heard, (state.results, solver.state.results)), now)
         solver.advance(self.watermark(now) - kept_behind(self.predictor))
-        return (solver.state, solver.ranges, now), out
+        known = (solver.state, solver.ranges, now)
+        return (*known, follower.state) if self.predictor.hears else known, out

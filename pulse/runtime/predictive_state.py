@@ -19,7 +19,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
 from pulse.core.errors import PulseError
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.predictive_accents import Follower, Heard, data_rows, follow
 from pulse.runtime.predictive_revisions import (
     forget,
     histories_of,
@@ -61,6 +63,10 @@ ROWS = "place int, channel string, stream string, now long, payload binary, " + 
 """What stateful operators give: ``channel`` says what the payload is."""
 
 CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
+ACCENTS, ENDING = "accents", "ending"
+LINES = "accents of "
+"""What the lines of a stream's log of accents are called among the streams, before its name."""
+
 _PARCEL_ROWS = 1 << 17
 _HEADER = struct.Struct("<IQ")
 _KEPT_BOUNDS = 16
@@ -84,12 +90,15 @@ class StateError(PulseError, ValueError):
 class Packer:
     """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
 
-    ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns.
+    ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns;
+    ``accents``: the column of accents, which go to all of so many ``places``.
     """
 
     stream: str
     kind: str | None = None
     keys: tuple[str, ...] = ()
+    accents: str | None = None
+    places: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -114,6 +123,7 @@ class Packer:
         table = pa.Table.from_batches(batches)
         if self.kind is not None:
             table = table.append_column(PAIR, pa.array(replacements(table, self.keys, self.kind)))
+        table, came = self._to_all(table)
         tuples = table.drop_columns(["_place", "_modified", "_origin", "_block"])
         place = table.column("_place").to_numpy()
         modified, block = table.column("_modified").to_numpy(), table.column("_block").to_numpy()
@@ -137,9 +147,51 @@ class Packer:
                         "modified": pa.array([modified[begin]], pa.int64()),
                         "origin": pa.array([origin[int(begin)].as_py()], pa.string()),
                         "block": pa.array([block[begin] if block[begin] >= 0 else partition], pa.int64()),
-                        "number": pa.array([number + begin], pa.int64()),
+                        "number": pa.array([number + came[begin]], pa.int64()),
                         "rows": pa.array([b - a], pa.int64()),
                         "payload": pa.array([packed_table(sorted_.slice(a, b - a))], pa.binary()),
+                    }
+                )
+
+    def _to_all(self, table: pa.Table) -> tuple[pa.Table, IntArray]:
+        """With every accent once for each place; and which row each row was."""
+        every = np.arange(table.num_rows)
+        if self.accents is None:
+            return table, every
+        plain = data_rows(table, self.accents)
+        if len(plain) == table.num_rows:
+            return table, every
+        said = np.ones(table.num_rows, bool)
+        said[plain] = False
+        rows = np.repeat(every, np.where(said, self.places, 1))
+        place = table.column("_place").to_numpy()[rows].copy()
+        place[said[rows]] = np.tile(np.arange(self.places, dtype=place.dtype), int(said.sum()))
+        dealt = table.take(pa.array(rows))
+        return dealt.set_column(table.column_names.index("_place"), "_place", pa.array(place)), rows
+
+
+@dataclass(frozen=True)
+class LinePacker:
+    """Packs what a log of accents has gained, for every place; for ``mapInArrow``."""
+
+    stream: str
+    places: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in batch.to_pylist():
+                lines = pa.table({"line": pa.array(one["value"].splitlines(), pa.string())})
+                n, payload = self.places, packed_table(lines)
+                yield pa.record_batch(
+                    {
+                        "place": pa.array(range(n), pa.int32()),
+                        "stream": pa.array([LINES + self.stream] * n),
+                        "modified": pa.array([one["modified"]] * n, pa.int64()),
+                        "origin": pa.array([one["origin"]] * n, pa.string()),
+                        "block": pa.array([0] * n, pa.int64()),
+                        "number": pa.array([0] * n, pa.int64()),
+                        "rows": pa.array([lines.num_rows] * n, pa.int64()),
+                        "payload": pa.array([payload] * n, pa.binary()),
                     }
                 )
 
@@ -158,7 +210,7 @@ def unpacked_table(payload: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, str | None]) -> dict[str, pa.Table]:
+def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, Any]) -> dict[str, pa.Table]:
     """The tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
 
     Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times; where
@@ -223,6 +275,19 @@ def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, A
     return rows
 
 
+def ending(place: int, follower: Follower) -> list[dict[str, Any]]:
+    """Where the job ends, if it does: the driver sees whether all of it has come there."""
+    found = follower.ending()
+    return [] if found is None else [row(place, ENDING, payload=pack_state(tuple(found)))]
+
+
+def kept_beside(histories: Mapping[str, History], follower: Follower) -> tuple[Any, ...]:
+    """What is kept beside a place's own state, where there is any: histories, then what is known of accents."""
+    if follower.predictor.hears:
+        return histories, follower.state
+    return (histories,) if histories else ()
+
+
 # -- bounds that come back ------------------------------------------------------------------------------------
 
 
@@ -262,12 +327,27 @@ class Keeping(StatefulProcessor):
         self.predictor, self.lateness = predictor, lateness
 
     @property
-    def times(self) -> dict[str, str | None]:
-        """The time attributes of the streams; None where revisions are among the tuples."""
-        told = {name for name, one in self.predictor.retentions.items() if one.kind is not None}
-        return {
-            name: None if name in told else spec.schema.time for name, spec in self.predictor.specs.items()
+    def times(self) -> dict[str, Any]:
+        """What the tuples of streams are sorted by if nothing else orders them: the time, at one time accents first. None where
+        revisions are among them."""
+        found: dict[str, Any] = {name: spec.schema.time for name, spec in self.predictor.specs.items()}
+        for name, one in self.predictor.hears.items():
+            found[LINES + name] = None
+            if one.column is not None:
+                found[name] = [(found[name], "ascending"), (one.column, "ascending")]
+        return found | {name: None for name, one in self.predictor.retentions.items() if one.kind is not None}
+
+    def hear(self, place: int, rows: Iterator[pd.DataFrame], state: Any) -> tuple[Follower, Heard]:
+        """The tuples that arrived, and what is known of accents: ``state`` is what a follower kept."""
+        follower = Follower(self.predictor, *(state or ()))
+        came = arrived(rows, self.times)
+        tuples = {name: table for name, table in came.items() if not name.startswith(LINES)}
+        lines = {
+            name.removeprefix(LINES): table.column("line").to_pylist()
+            for name, table in came.items()
+            if name.startswith(LINES)
         }
+        return follower, follower.hear(tuples, lines).told_by(place)
 
     def init(self, handle: Any) -> None:
         """Open the state; tuples that may be revised lie beside it, so that a batch writes only what is new of them."""
@@ -327,15 +407,17 @@ class Predicting(Keeping):
         if kept is not None:
             prediction.validators, prediction.state, prediction.allotted, prediction.now, *more = kept
             prediction.histories = more[0] if more else prediction.histories
-        tuples = arrived(rows, self.times)
-        now = newest(tuples, self.predictor, prediction.now)
-        emission = prediction.push(tuples)
+        else:
+            more = []
+        follower, heard = self.hear(place, rows, more[1] if len(more) > 1 else None)
+        now = newest(heard.came, self.predictor, prediction.now)
+        emission = follow(prediction, follower, heard)
         prediction.now = now
         if prediction.now is not None:
             prediction.advance(self.watermark(prediction.now))
-        out = emitted(place, emission, prediction.now)
+        out = emitted(place, emission, prediction.now) + ending(place, follower)
         known = (prediction.validators, prediction.state, prediction.allotted, prediction.now)
-        return (*known, prediction.histories) if prediction.histories else known, out
+        return known + kept_beside(prediction.histories, follower), out
 
     def histories(self, kept: Any) -> dict[str, History]:
         """They come last, where there are any."""
@@ -375,10 +457,12 @@ class Validating(Keeping):
         )
         histories = more[0] if more else histories_of(self.predictor)
         bound = self._take_bounds(validators, bound)
-        counts, out, tally = Counts(), [], Tally()
-        tuples = arrived(rows, self.times)
-        now = newest(tuples, self.predictor, now)
-        taken = take(validators, histories, tuples)
+        follower, heard = self.hear(place, rows, more[1] if len(more) > 1 else None)
+        now = newest(heard.came, self.predictor, now)
+        taken = take(validators, histories, heard.tables)
+        counts, tally = Counts(), Tally(accents=heard.count)
+        out = self._told(place, follower, heard, now)
+        tally.aside += sum(one.num_rows for one in heard.aside.values())
         for stream, one in taken.items():
             counts.add(one.counts)
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
@@ -390,7 +474,23 @@ class Validating(Keeping):
         tally.tuples, tally.validated, tally.violations = counts.tuples, counts.validated, counts.violated
         out.append(row(1 + place, TALLY, now=now, tally=tally))
         known = (validators, now, bound)
-        return (*known, histories) if histories else known, taken, out
+        return known + kept_beside(histories, follower), taken, out
+
+    def _told(self, place: int, follower: Follower, heard: Heard, now: int | None) -> list[dict[str, Any]]:
+        """What this place says of accents, also to the places of the next stage if it is the first."""
+        out = [
+            row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(table))
+            for stream, table in heard.aside.items()
+        ]
+        if heard.count:
+            told = pack_state(follower.state)
+            out += [row(to, ACCENTS, now=now, payload=told) for to in range(self.next_places)]
+        return out + ending(1 + place, follower)
+
+    @property
+    def next_places(self) -> int:
+        """How many places the next stage has."""
+        return 1
 
     def _take_bounds(self, validators: Mapping[str, Validator], bound: int) -> int:
         if self.bounds is None or not self.predictor.bounds:
@@ -405,6 +505,27 @@ class Validating(Keeping):
     def _rates(self, validator: Validator) -> Rates | None:
         """How restless the bucket's keys are, where anyone asks."""
         return (validator.keys, validator.restlessness()) if self.predictor.bounds else None
+
+
+def told_of_accents(
+    predictor: Predictor, state: Any, rows: Iterable[Mapping[str, Any]]
+) -> tuple[Follower, Heard]:
+    """What a place of a second stage knows of accents, once the first has told it of new ones."""
+    before = Follower(predictor, *(state or ()))
+    for one in rows:
+        if one["channel"] == ACCENTS:
+            state = unpack_state(bytes(one["payload"]))
+    return Follower(predictor, *(state or ())), Heard({}, {}, {}, before=before.restating)
+
+
+def in_force(
+    emission: Emission, follower: Follower, heard: Heard, results: tuple[Relation, Relation]
+) -> Emission:
+    """What a second stage emits, in the units in force; ``results``: those at rest before and after."""
+    if not follower.predictor.hears:
+        return emission
+    changes = follower.said(heard, *results, emission.changes)
+    return replace(emission, changes=changes, tally=replace(emission.tally, changes=changes.num_rows))
 
 
 class Solver(Prediction):
@@ -460,15 +581,20 @@ class Solving(Keeping):
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Solve what the validators' updates change."""
         told = [one for frame in rows for one in frame.to_dict("records")]
-        out = [one for one in told if one["channel"] != UPDATES]
+        out = [one for one in told if one["channel"] not in (UPDATES, ACCENTS)]
         mine = [one for one in told if one["channel"] == UPDATES]
-        if not mine:
+        if len(out) == len(told):
             return kept, out
-        solver = Solver(self.predictor)
+        solver, accents = Solver(self.predictor), None
         if kept is not None:
-            solver.state, solver.allotted, solver.now, solver.rates = kept
+            solver.state, solver.allotted, solver.now, solver.rates, *more = kept
+            accents = more[0] if more else None
+        follower, heard = told_of_accents(self.predictor, accents, told)
+        assert solver.state is not None
+        held = solver.state.results
         emission = solver.take(*self._received(mine))
-        newest = max(one["now"] for one in mine)
+        emission = in_force(emission, follower, heard, (held, solver.state.results))
+        newest = max(one["now"] for one in told if one["channel"] in (UPDATES, ACCENTS))
         solver.now = newest if solver.now is None else max(solver.now, newest)
         out += emitted(0, emission, solver.now)
         if emission.tally.updates and solver.allotted:
@@ -476,7 +602,8 @@ class Solving(Keeping):
         assert solver.state is not None
         oldest = self.watermark(solver.now) - kept_behind(self.predictor)
         solver.state = self.predictor.standing.advance(solver.state, oldest)
-        return (solver.state, solver.allotted, solver.now, solver.rates), out
+        known = (solver.state, solver.allotted, solver.now, solver.rates)
+        return (*known, follower.state) if self.predictor.hears else known, out
 
     def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Taken], dict[Told, Rates]]:
         """What was taken by stream, that of a bucket after the other, and what the buckets say of their keys."""

@@ -284,6 +284,18 @@ def frame_of(
     return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
 
 
+def log_frame(spark: SparkSession, folder: Path) -> DataFrame:
+    """What a log of accents gains, a text a file, with when and whence."""
+    from pyspark.sql import functions as F
+
+    frame = spark.readStream.format("text").option("wholetext", "true").load(str(folder))
+    return frame.select(
+        "value",
+        F.unix_micros("_metadata.file_modification_time").alias("modified"),
+        F.col("_metadata.file_path").alias("origin"),
+    )
+
+
 def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) -> DataFrame:
     from pulse.runtime.frames import spark_struct
 

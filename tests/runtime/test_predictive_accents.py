@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
@@ -27,7 +28,7 @@ from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.sinks import numbered, read_changes
 from pulse.runtime.sources import newest, predictor_of
 from tests.runtime.asking import local
-from tests.runtime.test_predictive import FILTER, MACD, arrive, final
+from tests.runtime.test_predictive import FILTER, MACD, arrive, aside, final, ran
 
 SECOND = 1_000_000
 SPLIT = 60 * SECOND + SECOND // 2  # between two ticks
@@ -490,3 +491,32 @@ def test_a_table_without_accents_costs_nothing(predictors: dict[str, Predictor])
     heard = run.follower.hear({"S": data})
     assert heard.tables["S"].equals(data.drop_columns(["accent"]))
     assert run.follower.restating is None
+
+
+# -- Spark -------------------------------------------------------------------------------------------------------
+
+
+def expected_of(folder: Path, query: str, value: str, **more: Any) -> dict[Any, Any]:
+    """What the job gives in process."""
+    job = the_job(folder, query, **more)
+    parts: list[pa.Table] = []
+    bare = replace(job, sink=replace(job.sink, kind="none", path=None), checkpoint=None)
+    run_local(bare, on_batch=lambda _, changes: parts.append(changes))
+    return held(pa.concat_tables(parts), value)
+
+
+@pytest.mark.parametrize("where", ["rows", "log"])
+def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path, where: str) -> None:
+    data = split(ticks(60, 5), 30 * SECOND)
+    if where == "rows":
+        data = marked(data, [(10 * SECOND, "nonsense"), (30 * SECOND, ACCENT)])
+    else:
+        (tmp_path / "log.jsonl").write_text(f"nonsense\n{format_instant(30 * SECOND)} {ACCENT}\n")
+    files(tmp_path / "in", data, [100, 200])
+    told = {"stream": {"accents": "accent" if where == "rows" else "log.jsonl"}}
+    expected = expected_of(tmp_path, EVERY, "d", **told)
+    status = ran(spark, the_job(tmp_path, EVERY, **told))
+    assert (status.tally.tuples, status.tally.accents, status.tally.aside) == (300, 1, 1)
+    assert [row["accent"] for row in aside(tmp_path)] == ["nonsense"]
+    assert len(expected) > 300
+    assert close(held(read_changes(tmp_path / "out")), expected)
