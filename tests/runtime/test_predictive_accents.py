@@ -13,22 +13,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from pulse.core.time import format_instant
-from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
+from pulse.runtime.predictive_accents import Ending, Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
+from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
+from pulse.runtime.predictive_state import (
+    CHANGES,
+    ENDING,
+    LinePacker,
+    Packer,
+    Solving,
+    Validating,
+    unpack_state,
+    unpacked_table,
+)
 from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.sinks import numbered, read_changes
 from pulse.runtime.sources import newest, predictor_of
+from pulse.runtime.spread import coalesced
 from tests.runtime.asking import local
-from tests.runtime.test_predictive import FILTER, MACD, arrive, aside, final, ran
+from tests.runtime.test_predictive import FILTER, MACD, NEAR, arrive, aside, final, object_job, objects, ran
+from tests.runtime.test_predictive_state import Places
 
 SECOND = 1_000_000
 SPLIT = 60 * SECOND + SECOND // 2  # between two ticks
@@ -493,6 +508,135 @@ def test_a_table_without_accents_costs_nothing(predictors: dict[str, Predictor])
     assert run.follower.restating is None
 
 
+# -- stages, without Spark ---------------------------------------------------------------------------------------
+
+
+def parcels(
+    predictor: Predictor, tables: Mapping[str, pa.Table], lines: Mapping[str, list[str]], places: int
+) -> pd.DataFrame:
+    """A batch as Spark would hand it to the first stage."""
+    found: list[dict[str, Any]] = []
+    for stream, table in tables.items():
+        n, key = table.num_rows, predictor.specs[stream].schema.key_names[0]
+        place = [sum(map(ord, str(one))) % places for one in table.column(key).to_pylist()]
+        for name, column in (
+            ("_place", pa.array(place, pa.int32())),
+            ("_modified", pa.array([7] * n, pa.int64())),
+            ("_origin", pa.array(["file:/a"] * n)),
+            ("_block", pa.array([0] * n, pa.int64())),
+        ):
+            table = table.append_column(name, column)
+        packer = Packer(stream, accents=predictor.hears[stream].column, places=places)
+        for batch in packer(iter(table.combine_chunks().to_batches(max_chunksize=40))):
+            found += batch.to_pylist()
+    for stream, said in lines.items():
+        text = pa.record_batch({"value": ["\n".join(said)], "modified": [8], "origin": ["file:/log"]})
+        for batch in LinePacker(stream, places)(iter([text])):
+            found += batch.to_pylist()
+    return pd.DataFrame(found)
+
+
+def staged(
+    predictor: Predictor,
+    batches: list[tuple[dict[str, pa.Table], dict[str, list[str]]]],
+    cell: float | None = None,
+) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """Changes, and all else that comes out, through two stages whose state goes through bytes after every batch."""
+    lateness, places = 10 * SECOND, 3
+    spread = spread_of(predictor, places, cell)
+    if spread is None:
+        first, second = Places(Validating(predictor, lateness, None)), Places(Solving(predictor, lateness))
+    else:
+        first = Places(Scattering(predictor, lateness, spread))
+        second = Places(Pairing(predictor, lateness, spread))
+    changes, rest = [], []
+    for number, (tables, lines) in enumerate(batches):
+        out = second.take(first.take(parcels(predictor, tables, lines, places))).to_dict("records")
+        parts = [(unpacked_table(one["payload"]), one["now"]) for one in out if one["channel"] == CHANGES]
+        parts = coalesced(parts, predictor.standing) if spread is not None else parts
+        changes.append(numbered(parts, predictor.standing.schema, number))
+        rest += [one for one in out if one["channel"] != CHANGES]
+    return pa.concat_tables(changes), rest
+
+
+@pytest.mark.parametrize("where", ["rows", "log"])
+@pytest.mark.parametrize("accent", ["[[true, alter(price, y / 4)]]", ACCENT], ids=["all", "one"])
+def test_one_place_for_all_keys(tmp_path: Path, where: str, accent: str) -> None:
+    """An output without the key moves once all keys have; till then what one has altered is undone."""
+    data = ticks(60)
+    for key in ("s0", "s1", "s2") if accent != ACCENT else ("s1",):
+        data = split(data, 30 * SECOND, key=key)
+    query = "select max(price) as top from S"
+    files(tmp_path / "in", marked(data, []), [])
+    told = {"accents": "accent" if where == "rows" else "log.jsonl"}
+    predictor = predictor_of(the_job(tmp_path, query, stream=told))
+    if where == "rows":
+        batches = [({"S": one}, {}) for one in cut(marked(data, [(30 * SECOND, accent)]), [70, 120])]
+    else:
+        line = f"{format_instant(30 * SECOND)} {accent}"
+        batches = [({"S": one}, {"S": [line]} if i == 1 else {}) for i, one in enumerate(cut(data, [70, 80]))]
+    changes, rest = staged(predictor, batches)
+    assert sum(one["accents"] for one in rest) == 1
+    without = Run(predictor_of(the_job(tmp_path, query)))
+    for one in cut(ticks(60), [70, 120]):
+        without.take({"S": one})
+    expected = final(without.changes, (), "top")
+    if accent != ACCENT:
+        expected = {
+            at: (one[0], one[1] / 4 if late(at[0], 30 * SECOND) else one[1]) for at, one in expected.items()
+        }
+    got = final(changes, (), "top")
+    some = {at for at in got if at[0] < 118}
+    assert len(some) > 100
+    assert close({at: got[at] for at in some}, {at: expected[at] for at in some})
+
+
+def test_pairs_in_the_places_of_their_cells(tmp_path: Path) -> None:
+    """From some instant on x is in other units, of all ships: who comes near is the same, and where is said in the new ones."""
+    objects(tmp_path / "in")
+    query = NEAR.replace("Q.id as other", "Q.id as other, R.x as x")
+    job = object_job(tmp_path, query, "O", cell=120)
+    tables = [pq.ParquetFile(one).read() for one in sorted((tmp_path / "in").glob("*.parquet"))]
+    without = Run(predictor_of(job))
+    for one in tables:
+        without.take({"O": one})
+    at = 15 * SECOND
+    late_ = [pc.greater_equal(one["t"].cast(pa.int64()), at) for one in tables]
+    halved = [
+        one.set_column(2, "x", pc.if_else(where, pc.divide(one["x"], 2.0), one["x"]))
+        for one, where in zip(tables, late_, strict=True)
+    ]
+    predictor = predictor_of(replace(job, streams={"O": replace(job.streams["O"], accents="log.jsonl")}))
+    line = f"{format_instant(at)} [[true, alter(x, y / 2)]]"
+    changes, rest = staged(
+        predictor, [({"O": one}, {"O": [line]} if i == 1 else {}) for i, one in enumerate(halved)], 120
+    )
+    assert sum(one["accents"] for one in rest) == 1
+    expected = {
+        key: (one[0], one[1] / 2 if late(key[2], at) else one[1])
+        for key, one in final(without.changes, ("one", "other"), "x").items()
+    }
+    assert len(expected) > 20
+    assert close(final(changes, ("one", "other"), "x"), expected)
+
+
+def test_every_place_hears_of_the_end(tmp_path: Path) -> None:
+    files(tmp_path / "in", marked(ticks(30), []), [])
+    predictor = predictor_of(
+        the_job(tmp_path, "select max(price) as top from S where price > 3", stream={"accents": "accent"})
+    )
+    batches = [
+        ({"S": one}, {}) for one in cut(marked(ticks(30), [(20 * SECOND, "[[true, drop(price)]]")]), [30])
+    ]
+    changes, rest = staged(predictor, batches)
+    endings = [Ending(*unpack_state(one["payload"])) for one in rest if one["channel"] == ENDING]
+    assert len(endings) == 3
+    assert all(
+        one.end == 20 * SECOND and one.reached(None) and "drop(S.price)" in one.reason for one in endings
+    )
+    assert max(at[0] for at in final(changes, (), "top")) == 39
+
+
 # -- Spark -------------------------------------------------------------------------------------------------------
 
 
@@ -520,3 +664,30 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path, where: str) -
     assert [row["accent"] for row in aside(tmp_path)] == ["nonsense"]
     assert len(expected) > 300
     assert close(held(read_changes(tmp_path / "out")), expected)
+
+
+def test_spark_goes_on_from_between_an_accent_and_its_data_and_ends_cleanly(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = marked(
+        split(ticks(60), 30 * SECOND), [(30 * SECOND, ACCENT), (50 * SECOND, "[[true, drop(price)]]")]
+    )
+    place = next(i for i, one in enumerate(data["accent"].to_pylist()) if one)
+    first, second, third = cut(data, [place + 1, 140])
+    (tmp_path / "in").mkdir()
+    job = the_job(tmp_path, stream={"accents": "accent"})
+    arrive(tmp_path / "in", 0, first)
+    assert ran(spark, job).tally.accents == 1
+    arrive(tmp_path / "in", 1, second)
+    assert ran(spark, job).tally.accents == 0
+    arrive(tmp_path / "in", 2, third)
+    for _ in range(2):  # and once more: it does not go on
+        with pytest.raises(JobAbortedError, match=r"cannot go on after .*drop\(.*price\)"):
+            ran(spark, job)
+    found = held(read_changes(tmp_path / "out"))
+    without = Run(predictor_of(the_job(tmp_path)))
+    without.take({"S": ticks(60)})
+    expected = rescaled(held(without.changes), 30 * SECOND)
+    expected = {at: one for at, one in expected.items() if not late(at[1], 50 * SECOND)}
+    assert len(expected) > 50
+    assert close(found, expected)
