@@ -90,6 +90,8 @@ class Running:
                     if seconds
                     else self.query.awaitTermination() is None
                 )
+        except JobAbortedError as e:
+            raise JobAbortedError(str(e).splitlines()[0]) from e  # without what Spark adds
         except StreamingQueryException as e:
             raise _understood(e) from e
 

@@ -26,34 +26,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.expression import columns_of
-from pulse.kernels.steps import apply_steps
 from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
 from pulse.plan.accented import Accented, accented
 from pulse.runtime.accents import QueryAbortedError, Restating
 from pulse.runtime.predictive_restated import instants, restated_changes
+from pulse.runtime.predictive_undoing import TupleUndoing, blank
 from pulse.stream.accents import (
     Accent,
     AccentError,
-    AddAttribute,
-    AlterData,
     Control,
     DropAttribute,
     control_from_json,
 )
-from pulse.stream.affine import Affine
 from pulse.stream.description import TRUE
 from pulse.stream.log import AccentLog
 from pulse.stream.policy import Policy
-from pulse.stream.steps import Alteration, Steps
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Emission, Prediction, Predictor
-
-_ROW = "\0row"  # the name of the place of a row: no attribute is called so
 
 
 class JobAbortedError(QueryAbortedError):
@@ -125,6 +119,7 @@ class Follower:
     predictor: Predictor
     logs: dict[str, AccentLog] = field(default_factory=dict)
     restating: Restating | None = None
+    undoing: dict[str, TupleUndoing] = field(default_factory=dict, repr=False)  # for rows after all accents
 
     def hear(self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None) -> Heard:
         """Take a batch's rows, and lines that logs have gained: those are heard before the rows."""
@@ -150,7 +145,7 @@ class Follower:
             count += len(self.logs.get(stream, ())) - known
             if stream in found:
                 at = None if hears.column is None else (rows, known, places)
-                found[stream] = self._blank(stream, self._undone(stream, found[stream], at))
+                found[stream] = self._undone(stream, found[stream], at)
         return Heard(came, found, aside, count, before)
 
     def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
@@ -178,9 +173,9 @@ class Follower:
         return ending.reason if ending is not None and ending.reached(now) else ""
 
     @property
-    def state(self) -> tuple[dict[str, AccentLog], Restating | None]:
+    def state(self) -> tuple[dict[str, AccentLog], Restating | None, dict[str, TupleUndoing]]:
         """What is kept between batches."""
-        return self.logs, self.restating
+        return self.logs, self.restating, self.undoing
 
     # -- accents --------------------------------------------------------------------------------------------
 
@@ -241,45 +236,18 @@ class Follower:
 
     def _undone(self, stream: str, table: pa.Table, at: tuple[IntArray, int, list[int]] | None) -> pa.Table:
         """Tuples in first units. ``at``: the places of the rows, how many accents came before, the places of the others."""
-        log = self.logs.get(stream)
-        if log is None or not log.accents or not table.num_rows:
-            return table
-        policy, schema = self.predictor.hears[stream].policy, self.predictor.specs[stream].schema
-        if at is None:
-            rows, since, time = instants(table.column(schema.time)), None, schema.time
-        else:
-            rows, time = at[0], _ROW
-            since = [-1] * at[1] + at[2]
-        chosen = [
-            (one.position if since is None else since[i], one)
-            for i, one in enumerate(log.controls)
-            if isinstance(one, Accent) and policy.choice(one) != "ignore"
-        ]
-        for name in schema.modelled_names:
-            altered = [
-                Alteration(p, one.description, one.primitive.alpha)
-                for p, one in chosen
-                if one.attribute == name and isinstance(one.primitive, AlterData)
-            ]
-            if altered:
-                table = _applied(table, name, Steps.of(altered, time=time).inverse(), rows)
-        kept = np.ones(table.num_rows, bool)
-        for name in schema.modelled_names:
-            moves = [
-                (p, one)
-                for p, one in chosen
-                if one.attribute == name and not isinstance(one.primitive, AlterData)
-            ]
-            if moves and name not in self.predictor.hears[stream].unread:
-                kept &= ~_gone(table, moves, time, rows)
-        return table if kept.all() else table.filter(pa.array(kept))
-
-    def _blank(self, stream: str, table: pa.Table) -> pa.Table:
-        """Without values that the query does not read: they may be dropped at any time, and no model is to begin for them."""
-        for name in self.predictor.hears[stream].unread:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, pa.array(np.zeros(table.num_rows)))
-        return table
+        log, hears = self.logs.get(stream), self.predictor.hears[stream]
+        if log is not None and log.accents and table.num_rows:
+            time = self._time(stream)
+            rows = instants(table.column(time)) if at is None else at[0]
+            new = [] if at is None else at[2]
+            if new or stream not in self.undoing or self.undoing[stream].count != len(log):
+                since = None if at is None else [-1] * at[1] + new
+                self.undoing[stream] = TupleUndoing.of(log, hears.policy, time, since)
+            table = self.undoing[stream].tuples(table, rows, hears.unread)
+            if new:
+                del self.undoing[stream]  # from now on they all come before
+        return blank(table, hears.unread)
 
 
 def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission:
@@ -358,31 +326,6 @@ def data_rows(table: pa.Table, column: str) -> IntArray:
         found.is_null(), pc.fill_null(pc.equal(pc.utf8_trim_whitespace(found.cast(pa.string())), ""), True)
     )
     return np.flatnonzero(null.to_numpy())
-
-
-def _applied(table: pa.Table, name: str, steps: Steps, at: IntArray) -> pa.Table:
-    """An attribute altered by the steps in force at each row's instant or place; as doubles."""
-    found = steps.located({one: table.column(one) for one in steps.columns}, table.num_rows)
-    column = table.column(name).combine_chunks()
-    null = column.is_null().to_numpy(zero_copy_only=False)
-    values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    altered = apply_steps(np.ascontiguousarray(values), found.cell, at, found.steps, found.maps)
-    return table.set_column(table.column_names.index(name), name, pa.array(altered, mask=null))
-
-
-def _gone(table: pa.Table, accents: list[tuple[int, Accent]], time: str, at: IntArray) -> BoolArray:
-    """Which rows lack an attribute that was dropped."""
-    moves = [
-        Alteration(
-            p, one.description, Affine("1/2") if isinstance(one.primitive, AddAttribute) else Affine(2)
-        )
-        for p, one in accents
-        if not isinstance(one.primitive, AlterData)
-    ]
-    steps = Steps.of(moves, time=time)
-    found = steps.located({one: table.column(one) for one in steps.columns}, table.num_rows)
-    scale = apply_steps(np.ones(table.num_rows), found.cell, at, found.steps, found.maps)
-    return np.asarray(scale > 1.0)
 
 
 def _aside(table: pa.Table | None, place: int, text: str, reason: str) -> pa.Table:
