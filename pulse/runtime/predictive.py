@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -95,6 +96,13 @@ class Running:
         except StreamingQueryException as e:
             raise _understood(e) from e
 
+    def active(self) -> bool:
+        """Whether it is still at work; not where Spark itself has gone."""
+        try:
+            return bool(self.query.isActive)
+        except (Py4JError, OSError):
+            return False
+
     def stop(self) -> None:
         """End after the micro-batch that is under way was given up; the next start runs it again."""
         self.query.stop()
@@ -139,7 +147,7 @@ def start(
     with translated():
         running = Running(writer.start(), handler.status, job)
     if not once:
-        spool.watch(lambda: running.query.isActive)
+        spool.watch(running.active)
     return running
 
 

@@ -7,6 +7,7 @@ files that never change, in the checkpoint, which is a stream like any other: wh
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time as clock
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job
 from pulse.stream.accents import AccentError
 
+_log = logging.getLogger(__name__)
 _PAUSE = 0.5  # seconds between two looks at a log
 
 
@@ -85,7 +87,10 @@ class Spool:
 
         def look() -> None:
             while while_():
-                self.take()
+                try:
+                    self.take()
+                except (AccentError, OSError) as e:
+                    _log.warning("accents: %s; the job goes on, and looks again", e)
                 clock.sleep(_PAUSE)
 
         threading.Thread(target=look, name="pulse-accents", daemon=True).start()

@@ -83,6 +83,12 @@ def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str =
     for name in (*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)):
         if name not in columns.names:
             raise unknown_column(name, columns.names, place)
+    told = stream.accent_column
+    if told is not None and not _is_text(columns.field(told).type):
+        raise JobError(
+            f"{place}, 'accents': expected a column of texts, got '{told}' of {columns.field(told).type}; a file is named with "
+            "its path, such as 'accents.jsonl'"
+        )
     schema = StreamSchema.of(
         key={name: canonical_type(columns.field(name).type, what=name) for name in stream.key},
         time=stream.time,
@@ -91,6 +97,11 @@ def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str =
     )
     check_columns(columns, schema, place)
     return schema
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether a column may hold texts; one of nothing may."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_null(type_))
 
 
 def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
@@ -303,7 +314,10 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
     # Text files say which column is which by place alone, Parquet by name.
     needed = [*needed_columns(schema), *_kind(stream)]
     names = needed if stream.format == "parquet" else columns.names
-    plain = pa.schema([(name, canonical_type(columns.field(name).type, what=name)) for name in names])
+    types = {name: columns.field(name).type for name in names}
+    if stream.accent_column is not None:
+        types[stream.accent_column] = pa.string()  # the first file may have none
+    plain = pa.schema([(name, canonical_type(type_, what=name)) for name, type_ in types.items()])
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":
         reader = reader.option("header", "true")

@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,10 +23,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_accents import Ending, Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
+from pulse.runtime.predictive_logs import Spool
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import (
     CHANGES,
@@ -458,6 +461,43 @@ def test_a_log_grows_and_half_a_line_waits(tmp_path: Path) -> None:
     expected = rescaled(held(read_changes(tmp_path / "other")), 45 * SECOND)
     assert close(held(read_changes(tmp_path / "out")), expected)
     assert not list((tmp_path / "checkpoint" / "aside").glob("**/*.parquet"))
+
+
+def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
+    files(tmp_path / "in", ticks(10), [])
+    job = the_job(tmp_path, stream={"accents": "log.jsonl"})
+    hears, log = predictor_of(job).hears, tmp_path / "log.jsonl"
+    folder = tmp_path / "checkpoint" / "accents" / "S"
+
+    def said() -> list[str]:
+        return [one.read_text() for one in sorted(folder.glob("[0-9]*"))]
+
+    spool = Spool.of(job, hears)
+    spool.take()  # there is none yet
+    assert said() == []
+    log.write_text(f"{LINE}\n# half a li")
+    spool.take()
+    spool.take()
+    assert said() == [f"{LINE}\n"]
+    with log.open("a") as more:
+        more.write(f"ne\n\n{LINE}")
+    running = [True, True, False]
+    Spool.of(job, hears).watch(lambda: running.pop(0))  # another run goes on there
+    for _ in range(100):
+        if len(said()) == 2:
+            break
+        time.sleep(0.05)
+    assert said() == [f"{LINE}\n", f"# half a line\n{LINE}\n"]
+    while running:
+        time.sleep(0.05)
+
+
+def test_a_column_of_accents_holds_texts(tmp_path: Path) -> None:
+    files(tmp_path / "in", ticks(10), [])
+    with pytest.raises(JobError, match="'accents': expected a column of texts, got 'size' of double"):
+        predictor_of(the_job(tmp_path, stream={"accents": "size"}))
+    with pytest.raises(PulseError, match="accent"):
+        predictor_of(the_job(tmp_path, stream={"accents": "accent"}))
 
 
 def test_revisions_of_altered_tuples(tmp_path: Path) -> None:
