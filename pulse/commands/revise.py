@@ -99,8 +99,15 @@ def revise(
         return
     for line in lines(outcome):
         typer.echo(line)
-    done = "nothing was written" if outcome.dry else f"version {outcome.version} of {model}"
-    typer.echo(f"{done} in {seconds:.1f} s")
+    typer.echo(f"{_done(outcome, model)} in {seconds:.1f} s")
+
+
+def _done(outcome: Outcome, model: Path) -> str:
+    if outcome.dry:
+        return "nothing was written"
+    if outcome.version == outcome.before:
+        return f"nothing to change; version {outcome.version} of {model} stands"
+    return f"version {outcome.version} of {model}"
 
 
 def _facts(outcome: Outcome, seconds: float) -> dict[str, Any]:
@@ -131,6 +138,8 @@ def lines(outcome: Outcome) -> list[str]:
         ("segments", counts["segments_old"], f"replaced by {counts['segments_new']:,}"),
         ("set aside", counts["aside"], "" if outcome.where is None else f"with reasons in {outcome.where}"),
     ]
+    if counts["repeated"]:
+        rows.append(("repeated", counts["repeated"], "equal tuples recorded already"))
     if counts["missed"]:
         rows.append(
             (
