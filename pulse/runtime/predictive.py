@@ -54,7 +54,7 @@ from pulse.runtime.predictive_state import (
 )
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import frame_of, predictor_of, unreadable
+from pulse.runtime.sources import frame_of, misplaced, predictor_of, unreadable
 from pulse.runtime.spread import coalesced
 
 FINGERPRINT = "_pulse_job.json"
@@ -64,6 +64,8 @@ OBSERVED = "pulse"
 _UNREADABLE = re.compile(
     r"(?:FAILED_READ_FILE|CANNOT_READ_FILE|while reading file)[^\n]*?file:/*(/[^\s]+?)\.?\s", re.DOTALL
 )
+
+_HEADER = "CSV header does not conform to the schema"
 
 
 class CheckpointError(PulseError, ValueError):
@@ -86,7 +88,7 @@ class Running:
                     else self.query.awaitTermination() is None
                 )
         except StreamingQueryException as e:
-            raise _understood(e) from e
+            raise _understood(e, self._job) from e
 
     def stop(self) -> None:
         """End after the micro-batch that is under way was given up; the next start runs it again."""
@@ -250,13 +252,16 @@ def _differences(old: Any, new: Any, at: str) -> list[str]:
     return [] if old == new else [f"{at} was {old!r}, is {new!r}"]
 
 
-def _understood(error: StreamingQueryException) -> Exception:
+def _understood(error: StreamingQueryException, job: Job) -> Exception:
     """What Spark says, as an error of ours where we know what it means."""
     text = str(error)
     found = _UNREADABLE.search(text)
-    if found is not None:
-        return unreadable(found[1], "what the job says", "Spark gave up on it")
-    return error
+    if found is None:
+        return error
+    if _HEADER in text:
+        return misplaced(found[1])
+    formats = {one.format for one in job.streams.values() if one.source == "files"}
+    return unreadable(found[1], " or ".join(sorted(formats)), "Spark gave up on it")
 
 
 # -- Spark's listeners ----------------------------------------------------------------------------------------

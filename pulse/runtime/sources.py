@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import canonical_type, parse_type
@@ -25,6 +23,7 @@ from pulse.operators.tuples import check_columns, needed_columns
 from pulse.plan.nodes import scans
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
+from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,16 +150,14 @@ def files_of(stream: StreamJob) -> list[Path]:
 
 
 def read_file(stream: StreamJob, file: Path) -> pa.Table:
-    """All tuples of a file."""
+    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as it is on Spark."""
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
     with _readable(file, stream):
         if stream.format == "parquet":
             return pq.ParquetFile(file).read()
         if stream.format == "csv":
-            convert = pa_csv.ConvertOptions(column_types=listed, strings_can_be_null=True)
-            return pa_csv.read_csv(file, convert_options=convert)
-        schema = pa.schema(list(listed.items())) if listed else None
-        return pa_json.read_json(file, parse_options=pa_json.ParseOptions(explicit_schema=schema))
+            return read_csv(file, listed, Dialect.of(stream.options))
+        return read_json(file, listed)
 
 
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
@@ -223,9 +220,20 @@ class _readable:  # reads as a phrase: with _readable(file, stream)
 
 def unreadable(file: str, format: str, reason: str) -> SourceError:
     """The error for a file that is no whole file of its format."""
+    # Parquet ends with what tells where all else is. Text that was cut off is read up to there.
+    guess = ", it may be truncated or still being written" if format == "parquet" else ""
     return SourceError(
-        f"{file}: cannot be read as {format}, it may be truncated or still being written: {reason}; put a whole one in "
-        "its place, of the same name, and start the job again: nothing that was read before is read twice"
+        f"{file}: cannot be read as {format}{guess}: {reason}; put a whole one in its place, of the same name, and start the job "
+        "again: nothing that was read before is read twice"
+    )
+
+
+def misplaced(file: str) -> SourceError:
+    """The error for CSV whose header is not that of the files before it, as Spark, which goes by place, cannot read it."""
+    return SourceError(
+        f"{file}: its header is not that of the stream's first file, or where that was not there yet not the 'columns' "
+        "that are listed; on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, "
+        "under the same name, or if it is the first file start the job again: nothing that was read before is read twice"
     )
 
 
@@ -267,17 +275,32 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
     from pulse.runtime.frames import spark_struct
 
     columns = columns_of(stream)
-    # Text files say which column is which by place alone, Parquet by name.
     needed = [*needed_columns(schema), *_kind(stream)]
-    names = needed if stream.format == "parquet" else columns.names
-    plain = pa.schema([(name, canonical_type(columns.field(name).type, what=name)) for name in names])
+    names = _csv_columns(stream, columns, needed) if stream.format == "csv" else needed
+    types = {name: columns.field(name).type if name in needed else pa.string() for name in names}
+    plain = pa.schema([(name, canonical_type(type_, what=name)) for name, type_ in types.items()])
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":
-        reader = reader.option("header", "true")
+        # Spark goes by place; it is to say so where a file's header has other names there.
+        reader = reader.option("header", "true").option("enforceSchema", "false")
     assert stream.path is not None
     # Like the in-process engine, which reads folders in folders.
     reader = reader.option("recursiveFileLookup", "true").options(**dict(stream.options))
     return reader.load(stream.path)
+
+
+def _csv_columns(stream: StreamJob, columns: pa.Schema, needed: list[str]) -> list[str]:
+    """The columns of CSV by place: as the header of the first file has them; without one, as they are listed."""
+    dialect = Dialect.of(stream.options)
+    files = files_of(stream) if dialect.header else []
+    with_header = next((file for file in files if csv_header(file, dialect)), None)
+    if with_header is None:
+        return list(columns.names)
+    header = csv_header(with_header, dialect)
+    for name in needed:
+        if name not in header:
+            raise unknown_column(name, header, str(with_header))
+    return header
 
 
 def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
