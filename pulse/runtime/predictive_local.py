@@ -1,7 +1,8 @@
 """A predictive job in this process: the same files, in the same batches, through one single prediction.
 
-For small streams and low latency, and as what the Spark engine is compared with. Nothing is kept between runs: a run begins with
-the first file that is there. Both engines say in the same figures how they are doing (:class:`Status`).
+For small streams and low latency, and as what the Spark engine is compared with. With a checkpoint a run goes on where the last
+one ended, as on Spark; without one it begins with the first file that is there. Both engines say in the same figures how they are
+doing (:class:`Status`).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pulse.core.time import format_instant
+from pulse.runtime.predictive_checkpoint import Progress
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import newest, predictor_of, unseen
+from pulse.runtime.sources import newest, predictor_of, read_batch, settled, unseen
 
 _PAUSE = 0.2  # seconds between two looks for new files
 
@@ -108,32 +109,38 @@ def run_local(
             raise JobError(
                 f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
             )
-    predictor = predictor_of(job)
-    prediction = Prediction(predictor)
+    typed = settled(job)
+    predictor = predictor_of(typed)
+    progress = Progress(job, predictor)
+    prediction = progress.prediction
     output = predictor.standing.output
     if sink is None:
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
-    seen: dict[str, set[Path]] = {name: set() for name in schemas}
+    planned = progress.planned()
     while True:
-        for tables in unseen(job, schemas, seen):
-            begin = clock.perf_counter()
+        for files in [planned] if planned is not None else unseen(typed, progress.seen):
+            begin, batch = clock.perf_counter(), progress.batch
+            tables = read_batch(typed, schemas, files)
+            progress.begin(files)
             now = newest(tables, predictor, prediction.now)
             emission = prediction.push(tables)
             prediction.now = now
             if prediction.now is not None:
                 prediction.advance(prediction.now - job.lateness)
-            changes = numbered(
-                [(emission.changes, prediction.now or 0)], predictor.standing.schema, status.batches
-            )
-            sink.write(status.batches, changes, prediction.now)
-            write_aside(job.aside, status.batches, emission.aside)
+            changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
+            sink.write(batch, changes, prediction.now)
+            write_aside(job.aside, batch, emission.aside)
             if on_batch is not None:
-                on_batch(status.batches, changes)
+                on_batch(batch, changes)
+            progress.commit(files)
             status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
             if on_status is not None:
                 on_status(status)
-        if once:
+        if planned is not None:
+            planned = None
+        elif once:
             return prediction
-        clock.sleep(_PAUSE)
+        else:
+            clock.sleep(_PAUSE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,25 +161,45 @@ def read_file(stream: StreamJob, file: Path) -> pa.Table:
         return read_json(file, listed)
 
 
+def settled(job: Job) -> Job:
+    """The job with the types that text has in the stream's first file listed, so that all later files are read with those."""
+    return replace(job, streams={name: _settled(one, job.where) for name, one in job.streams.items()})
+
+
+def _settled(stream: StreamJob, where: str) -> StreamJob:
+    if stream.columns is not None or stream.source != "files" or stream.format == "parquet":
+        return stream
+    columns = columns_of(stream, where=where)
+    needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)))
+    if not set(needed) <= set(columns.names):
+        return stream  # which is said where the schema is made, with all the columns there are
+    return replace(stream, columns={name: str(columns.field(name).type) for name in needed})
+
+
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
     """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
-    yield from unseen(job, schemas, {name: set() for name in schemas})
+    for files in unseen(job, {name: set() for name in schemas}):
+        yield read_batch(job, schemas, files)
 
 
-def unseen(
-    job: Job, schemas: Mapping[str, StreamSchema], seen: Mapping[str, set[Path]]
-) -> Iterator[dict[str, pa.Table]]:
-    """As :func:`batches`, of files that are not in ``seen``, where they are then noted."""
-    queues = {name: _queue(job.streams[name], seen[name]) for name in schemas}
+def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
+    """The files of each micro-batch by stream, of those that are there now and not in ``seen``."""
+    queues = {name: _queue(job.streams[name], some) for name, some in seen.items()}
     for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
-        tables = {}
-        for name, files in zip(queues, chosen, strict=True):
-            seen[name].update(files)
-            if files:
-                one = job.streams[name]
-                parts = [_needed(read_file(one, file), schemas[name], one, file) for file in files]
-                tables[name] = pa.concat_tables(parts, promote_options="permissive")
-        yield tables
+        yield dict(zip(queues, chosen, strict=True))
+
+
+def read_batch(
+    job: Job, schemas: Mapping[str, StreamSchema], files: Mapping[str, list[Path]]
+) -> dict[str, pa.Table]:
+    """The tuples of these files, by stream."""
+    tables = {}
+    for name, some in files.items():
+        if some:
+            one = job.streams[name]
+            parts = [_needed(read_file(one, file), schemas[name], one, file) for file in some]
+            tables[name] = pa.concat_tables(parts, promote_options="permissive")
+    return tables
 
 
 def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from pulse.core.errors import PulseError
 from pulse.runtime import predictive
-from pulse.runtime.predictive import CheckpointError, Listener, keep_fingerprint, runs_in_buckets, start
+from pulse.runtime.predictive import Listener, runs_in_buckets, start
+from pulse.runtime.predictive_checkpoint import CheckpointError, keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_state import bounds_before

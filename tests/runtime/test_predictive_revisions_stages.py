@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pulse.runtime.predictive import CheckpointError, runs_in_buckets
+from pulse.runtime.predictive import runs_in_buckets
+from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
