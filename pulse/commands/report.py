@@ -38,7 +38,7 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
         "version": manifest.version,
         "versions_kept": list(manifest.kept),
         "known_since": None if manifest.since is None else format_instant(manifest.since),
-        "as_of": [[None if at is None else format_instant(at) for at in one] for one in answered or ()],
+        "as_of": None if answered is None else [[_instant(at) for at in one] for one in answered],
         "revised": revised(manifest),
         "changes": list(manifest.changes),
         "accents": manifest.accents,
@@ -90,17 +90,18 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     rows += [("reading", statement) for statement in manifest.statements]
     if manifest.accents:
         rows.append(("accents", f"in {manifest.accents}; segments are in the units of the stream's start"))
-    rows += _versions(manifest, answered or [(manifest.since, None)])
+    rows += _versions(manifest, answered)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]
 
 
-def _versions(manifest: Manifest, answered: Answered) -> list[tuple[str, str]]:
+def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, str]]:
     """Which version it is and what made it, once there is more than the first."""
     if not manifest.changes:
         return []
     kept = f"; also kept: {', '.join(map(str, manifest.kept))}" if manifest.kept else ""
-    since = "" if answered == [(None, None)] else f"; AS OF {', '.join(map(_stretch, answered))}"
+    some = answered is not None and answered != [(None, None)]
+    since = f"; AS OF {', '.join(map(_stretch, answered or ()))}" if some else ""
     rows = [("version", f"{manifest.version}{kept}{since}")]
     for change in manifest.changes[-_SHOWN:]:
         said = change.get("counts", {})
@@ -114,8 +115,12 @@ def _versions(manifest: Manifest, answered: Answered) -> list[tuple[str, str]]:
     return rows
 
 
+def _instant(at: int | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
 def _stretch(one: tuple[int | None, int | None]) -> str:
-    start, end = (None if at is None else format_instant(at) for at in one)
+    start, end = map(_instant, one)
     if end is None:
         return "at any time" if start is None else f"from {start} on"
     return f"up to {end}" if start is None else f"from {start} to {end}"

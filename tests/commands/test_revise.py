@@ -106,6 +106,31 @@ def test_refusals(run: Run, model: Model, load: Path, tmp_path: Path) -> None:
     assert Model(model.path).version == 1
 
 
+def test_merging_what_is_no_model(run: Run, tmp_path: Path) -> None:
+    refused(run("revise", tmp_path / "nothing", "--merge"), "not a stored model")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_source_that_is_gone(run: Run, model: Model, load: Path, tmp_path: Path) -> None:
+    (tmp_path / "tuples.parquet").unlink()
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    refused(done, "which is gone; restore it as it was, or fit the model anew with it")
+
+
+def test_an_interrupt_leaves_the_version(
+    run: Run, model: Model, load: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pulse.runtime.revise.revise_units", interrupted)
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    assert (done.code, done.out, done.err) == (130, "", "interrupted; version 1 stands\n")
+    monkeypatch.undo()
+    assert Model(model.path).version == 1
+    assert not [path.name for path in model.path.iterdir() if path.name.endswith(".tmp")]
+
+
 def test_help_has_examples(run: Run) -> None:
     done = run("revise", "--help")
     assert done.code == 0
