@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time as clock
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,7 @@ def revise(
         )
     if merge and dry_run:
         raise options.OptionError("revise: --merge and --dry-run exclude each other; say one of them")
+    logging.getLogger().addFilter(_unless_interrupted)
     try:
         if revisions:
             given = options.names(revisions)
@@ -81,6 +83,13 @@ def revise(
     except KeyboardInterrupt:
         typer.echo(_interrupted(model), err=True)
         raise typer.Exit(130) from None
+    finally:
+        logging.getLogger().removeFilter(_unless_interrupted)
+
+
+def _unless_interrupted(record: logging.LogRecord) -> bool:
+    """Not what the gateway to Spark says with a traceback when it is interrupted."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 class Engine(NamedTuple):

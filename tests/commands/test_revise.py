@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,14 +119,23 @@ def test_a_source_that_is_gone(run: Run, model: Model, load: Path, tmp_path: Pat
 
 
 def test_an_interrupt_leaves_the_version(
-    run: Run, model: Model, load: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    model: Model,
+    load: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:  # as the gateway to Spark does
+            logging.exception("KeyboardInterrupt while sending command.")
+            raise
 
     monkeypatch.setattr("pulse.runtime.revise.revise_units", interrupted)
     done = run("revise", model.path, "--revisions", load, *LOCAL)
     assert (done.code, done.out, done.err) == (130, "", "interrupted; version 1 stands\n")
+    assert not caplog.records
     monkeypatch.undo()
     assert Model(model.path).version == 1
     assert not [path.name for path in model.path.iterdir() if path.name.endswith(".tmp")]
