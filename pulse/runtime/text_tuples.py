@@ -164,6 +164,7 @@ def _object(line: str) -> dict[str, Any]:
 
 def _values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Values of JSON as a type; null what is none. Numbers are no text that looks like one, and the other way round they are."""
+    kept: list[Any]
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         kept = [
             one if isinstance(one, (int, float)) and not isinstance(one, bool) else None for one in values
