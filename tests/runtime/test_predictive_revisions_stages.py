@@ -211,7 +211,7 @@ def test_stages(
         found = final(staged(spoilt_, key, cell), keys, value)
         assert found
         assert found == final(in_process(spoilt_), keys, value)
-        p = run_local(spoilt_, sink=Silent())
+        p = run_local(replace(spoilt_, checkpoint=None), sink=Silent())
         assert p.tally.revisions > 20
         assert p.tally.aside == 0
         if not p.tally.absorbed:
@@ -233,7 +233,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     second = ran(spark, job)
     found = read_changes(tmp_path / "out")
     assert final(found, ("symbol",), "d") == final(in_process(job), ("symbol",), "d")
-    p = run_local(job, sink=Silent())
+    p = run_local(replace(job, checkpoint=None), sink=Silent())
     assert first.tally.revisions + second.tally.revisions == p.tally.revisions > 10
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
     (said,) = aside(tmp_path)
