@@ -27,7 +27,7 @@ from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_state import PARCELS, Packer
 from pulse.runtime.predictor import Prediction, Tally
-from pulse.runtime.sources import frame_of, predictor_of, unseen
+from pulse.runtime.sources import frame_of, predictor_of, read_batch, unseen
 from pulse.runtime.trial import dropped
 from pulse.session import Session
 
@@ -116,7 +116,10 @@ class InProcess:
 
     def take(self) -> None:
         """Take what is new."""
-        for tables in unseen(self.job, self.schemas, self.seen):
+        for files in unseen(self.job, self.seen):
+            tables = read_batch(self.job, self.schemas, files)
+            for name, some in files.items():
+                self.seen[name].update(some)
             self.changes.append(self.prediction.push(tables).tally.changes)
             assert self.prediction.now is not None
             self.prediction.advance(self.prediction.now - self.job.lateness)

@@ -102,7 +102,8 @@ class Windows:
     def reviser(self, mode: str) -> Reviser:
         text = f"select symbol, {self.function}(price) as a from S[size {self.size} advance {self.size}]"
         columns = {"S": self.columns}
-        reviser = Reviser(parse(text, columns).bind({}), columns, mode=mode)
+        every = self.size * SECOND if self.points else None  # tuples are asked at closing times alone
+        reviser = Reviser(parse(text, columns).bind({}), columns, mode=mode, every=every)
         reviser.start({"S": self.stream(prices())})
         return reviser
 
@@ -206,7 +207,7 @@ def check_emitted(asked: Windows, told: list[Any], values: Any) -> None:
         return  # at a closing time where a step begins, segments tell of what is just behind it
     function: Any = {"sum": np.sum, "avg": np.mean, "max": np.max}[asked.function]
     for closing, value in last.items():
-        assert value == pytest.approx(function(values[closing - asked.size : closing]), rel=1e-8)
+        assert value == pytest.approx(function(values[closing - asked.size : closing]), rel=1e-9)
 
 
 # -- from corrected tuples to corrected results -------------------------------------------------------------------

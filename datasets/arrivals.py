@@ -23,9 +23,9 @@ from pulse.datasets.ais_any import Ais
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.projection import Projection
-from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
+from pulse.datasets.recorded import Recorded, Reports, read_table, revisions_of, rows_aside
 from pulse.datasets.units import Paths, expand
-from pulse.stream.revisions import KIND, KNOWN, REASON, Revisions
+from pulse.stream.revisions import KIND, KNOWN, REASON
 
 ARRIVAL = "t_recv"
 LATE = "late"
@@ -64,8 +64,9 @@ def split_arrivals(table: pa.Table, schema: StreamSchema, arrival: str = ARRIVAL
     ranks = key_ranks([_plain(table, name) for name in schema.key_names], table.num_rows)
     late = late_rows(ranks[order], times.view(pa.int64()).to_numpy()[order])
     rows, nowhere = order[late], np.flatnonzero(unknown)
+    inserted = revisions_of(table, schema, rows, ["+I"] * len(rows), arrived[rows])
     return Recorded(
-        revisions_of(table, schema, rows, ["+I"] * len(rows), arrived[rows]),
+        Reports(schema, inserted.table),
         rows_aside(
             table,
             schema,
@@ -101,7 +102,7 @@ def read_late(
     changes = table.filter(pa.array(late)).append_column(
         KIND, pa.array(["+I"] * int(late.sum()), pa.string())
     )
-    revisions, malformed = Revisions.sift(changes, schema)
+    revisions, malformed = Reports.sift(changes, schema)
     rows = np.flatnonzero(~late)
     texts = [] if not len(rows) else table.column(REASON).take(pa.array(rows)).to_pylist()
     others = rows_aside(table, schema, rows, ["+I"] * len(rows), texts)

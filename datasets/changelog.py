@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import REF
-from pulse.core.errors import ElementError
+from pulse.core.errors import ColumnTypeError, ElementError
 from pulse.core.schema import StreamSchema
 from pulse.datasets.errors import DatasetError, EmptyInputError, readable
+from pulse.datasets.json_lines import read_json_lines
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.time_columns import check_time_unit, to_time
@@ -51,7 +51,7 @@ def read_changelog_files(
         table, lines = read_rows(path)
         one = from_table(table, schema, known=known, time_unit=time_unit, where=path)
         found.append(one.revisions)
-        aside += [one.aside, _lines_aside(schema, lines)]
+        aside += [one.aside, lines_aside(schema, lines)]
     return Recorded(Revisions.concat(found), pa.concat_tables(aside))
 
 
@@ -64,8 +64,16 @@ def read_rows(path: str) -> tuple[pa.Table, list[str]]:
         if lowered.endswith(PARQUET_SUFFIXES):
             return pq.read_table(path), []
         if lowered.endswith(JSON_SUFFIXES):
-            return pyarrow.json.read_json(path), []
+            return read_json_lines(path, _other_half)
         return _read_csv(path)
+
+
+def _other_half(row: dict[str, Any]) -> int:
+    """Where the other value of a replacement is: after its old one, before its new one."""
+    for name, value in row.items():
+        if name.casefold() in KIND_COLUMNS and isinstance(value, str):
+            return {"-U": 1, "+U": -1}.get(KINDS.get(value.strip().casefold(), value), 0)
+    return 0
 
 
 def _read_csv(path: str) -> tuple[pa.Table, list[str]]:
@@ -116,12 +124,13 @@ def converted(
             continue
         if source not in table.column_names:
             raise DatasetError(
-                f"{where}: there is no column '{source}', which revisions of {schema!r} need; "
+                f"{where}: there is no column '{source}', which revisions of this stream need "
+                f"({', '.join([KIND, *schema.names])}); "
                 f"there are: {', '.join(table.column_names)}"
             )
         unit = time_unit if field.type == REF else None
         columns[field.name], wrong = _converted(
-            table.column(source).combine_chunks(), field.type, unit, source
+            table.column(source).combine_chunks(), field.type, unit, f"{where}, column '{source}'"
         )
         for row, got in wrong:
             reasons[row] = reasons[row] or f"malformed: '{source}': expected {field.type}, got {got!r}"
@@ -170,7 +179,7 @@ def kinds_of(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _converted(
-    column: pa.Array, type_: pa.DataType, unit: str | None, name: str
+    column: pa.Array, type_: pa.DataType, unit: str | None, where: str
 ) -> tuple[pa.Array, list[tuple[int, Any]]]:
     """The column in this type; and row and value of what does not convert, which is null then."""
     if pa.types.is_dictionary(column.type):
@@ -180,24 +189,33 @@ def _converted(
     missing = column.is_null().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~missing)
     some = column.drop_null()
+    if type_ == REF and unit is None and len(some) and _is_number(some.type):
+        raise ColumnTypeError(
+            f"{where}, row {rows[0] + 1}: expected a time, got the number {some[0].as_py()}; say with --time-unit (time_unit=) "
+            "whether it counts s, ms, us or ns since 1970"
+        )
     try:
-        return _spread(_cast(some, type_, unit, name), rows, len(column), type_), []
+        return _spread(_cast(some, type_, unit, where), rows, len(column), type_), []
     except (pa.ArrowException, DatasetError) as whole:
         values, good, wrong = [], [], []
         for row, i in zip(rows.tolist(), range(len(some)), strict=True):
             try:
-                values.append(_cast(some.slice(i, 1), type_, unit, name))
+                values.append(_cast(some.slice(i, 1), type_, unit, where))
                 good.append(row)
             except (pa.ArrowException, DatasetError):
                 wrong.append((row, some[i].as_py()))
         if not good:
-            raise DatasetError(f"revisions, column '{name}': no value reads as {type_}: {whole}") from None
+            raise DatasetError(f"{where}: no value reads as {type_}: {whole}") from None
         return _spread(pa.concat_arrays(values), np.array(good), len(column), type_), wrong
 
 
-def _cast(values: pa.Array, type_: pa.DataType, unit: str | None, name: str) -> pa.Array:
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _cast(values: pa.Array, type_: pa.DataType, unit: str | None, where: str) -> pa.Array:
     if type_ == REF:
-        return to_time(values, lambda row: f"revisions, row {row}, column '{name}'", unit)
+        return to_time(values, lambda row: f"{where}, row {row + 1}", unit)
     return values.cast(type_)
 
 
@@ -208,6 +226,7 @@ def _spread(values: pa.Array, rows: Any, length: int, type_: pa.DataType) -> pa.
     return values.take(pa.array(index, mask=index < 0)) if len(values) else pa.nulls(length, type_)
 
 
-def _lines_aside(schema: StreamSchema, lines: list[str]) -> pa.Table:
+def lines_aside(schema: StreamSchema, lines: list[str]) -> pa.Table:
+    """Lines that are no row, as rows that are set aside."""
     empty = revision_schema(schema)
     return with_reason(pa.table([pa.nulls(len(lines), field.type) for field in empty], schema=empty), lines)

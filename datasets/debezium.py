@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.schema import StreamSchema
-from pulse.datasets.changelog import SUFFIXES, converted, read_rows, sifted
+from pulse.datasets.changelog import SUFFIXES, converted, lines_aside, read_rows, sifted
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.time_columns import check_time_unit, to_time
@@ -33,9 +33,10 @@ def read_debezium(
     check_time_unit(time_unit)
     found, aside = [Revisions.empty(schema)], []
     for path in expand(paths, SUFFIXES):
-        one = from_events(read_rows(path)[0], schema, known=known, time_unit=time_unit, where=path)
+        events, lines = read_rows(path)
+        one = from_events(events, schema, known=known, time_unit=time_unit, where=path)
         found.append(one.revisions)
-        aside.append(one.aside)
+        aside += [one.aside, lines_aside(schema, lines)]
     return Recorded(Revisions.concat(found), pa.concat_tables(aside))
 
 

@@ -16,6 +16,11 @@ from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revisi
 
 
 @dataclass(frozen=True, eq=False)
+class Reports(Revisions):
+    """Insertions of which each reports one observation: the same one again is a repetition, not a second tuple."""
+
+
+@dataclass(frozen=True, eq=False)
 class Recorded:
     """``tuples``: the stream as it was before the revisions, in order of arrival; None where a file holds revisions only.
 

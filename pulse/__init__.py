@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from pulse.core.errors import PulseError
     from pulse.core.schema import StreamSchema
     from pulse.core.segments import SegmentBatch
+    from pulse.operators.changelog import apply_changes
     from pulse.session import Session
 
-__all__ = ["ErrorBound", "PulseError", "SegmentBatch", "Session", "StreamSchema", "__version__"]
+__all__ = [
+    "ErrorBound",
+    "PulseError",
+    "SegmentBatch",
+    "Session",
+    "StreamSchema",
+    "__version__",
+    "apply_changes",
+]
 
 _HOMES = {
     "ErrorBound": "pulse.core.bounds",
@@ -30,6 +39,7 @@ _HOMES = {
     "SegmentBatch": "pulse.core.segments",
     "Session": "pulse.session",
     "StreamSchema": "pulse.core.schema",
+    "apply_changes": "pulse.operators.changelog",
 }
 
 

@@ -21,13 +21,14 @@ def info(
       pulse info prices --json
     """
     from pulse.commands import report
-    from pulse.store.model import Model
+    from pulse.store.model import Model, remembered
 
     manifest = Model(model).manifest
+    answered = remembered(model, manifest)
     if as_json:
-        typer.echo(json.dumps(report.facts(manifest), indent=2))
+        typer.echo(json.dumps(report.facts(manifest, answered), indent=2))
         return
-    for line in report.lines(manifest):
+    for line in report.lines(manifest, answered):
         typer.echo(line)
     for source in manifest.sources[:10]:
         typer.echo(f"source    {source.path}")

@@ -11,18 +11,21 @@ from pulse.store.manifest import Manifest
 _SHOWN = 10  # versions that are told of
 
 
-def facts(manifest: Manifest) -> dict[str, Any]:
-    """The figures of a model, for machines."""
+Answered = list[tuple[int | None, int | None]]
+
+
+def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
+    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.model.remembered`)."""
     before = sum(source.bytes for source in manifest.sources)
     after = sum(file.bytes + sum(layer.bytes for layer in file.layers) for file in manifest.files)
     segments = manifest.segments
     return {
         "schema": json.loads(manifest.schema.to_json()),
         "fit": manifest.fit,
-        "tuples": manifest.tuples,
+        "tuples": manifest.modelled,
         "segments": segments,
         "points": manifest.points,
-        "tuples_per_segment": manifest.tuples / segments if segments else None,
+        "tuples_per_segment": manifest.modelled / segments if segments else None,
         "bytes_before": before,
         "bytes_after": after,
         "counts": manifest.counts,
@@ -35,6 +38,7 @@ def facts(manifest: Manifest) -> dict[str, Any]:
         "version": manifest.version,
         "versions_kept": list(manifest.kept),
         "known_since": None if manifest.since is None else format_instant(manifest.since),
+        "as_of": None if answered is None else [[_instant(at) for at in one] for one in answered],
         "revised": revised(manifest),
         "changes": list(manifest.changes),
         "accents": manifest.accents,
@@ -48,7 +52,7 @@ def revised(manifest: Manifest) -> dict[str, int]:
     return {name: sum(int(one.get(name, 0)) for one in counts) for name in names} if counts else {}
 
 
-def lines(manifest: Manifest) -> list[str]:
+def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     """The same for people."""
     found = facts(manifest)
     counts = manifest.counts
@@ -56,7 +60,7 @@ def lines(manifest: Manifest) -> list[str]:
     rows.append(("asked", ", ".join(_asked(manifest))))
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
-    rows.append(("model", f"{manifest.tuples:,} tuples {made}"))
+    rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
     rows.append(("size", f"{_bytes(found['bytes_before'])} before, {_bytes(found['bytes_after'])} after"))
     for name, worst in manifest.statistics.get("attributes", {}).items():
         void = worst["worst_drift"] is None or manifest.drift_is_void
@@ -68,8 +72,10 @@ def lines(manifest: Manifest) -> list[str]:
         ("superseded", "superseded at their own instant"),
     ):
         if counts.get(what):
-            first = f"; first: {counts['first_not_finite']}" if what == "not_finite" else ""
-            rows.append(("note", f"{counts[what]:,} tuples {why}{first}"))
+            more = f"; first: {counts['first_not_finite']}" if what == "not_finite" else ""
+            if what == "late" and manifest.late_put_in:
+                more = f"; {manifest.late_put_in:,} late ones put in since"
+            rows.append(("note", f"{counts[what]:,} tuples {why}{more}"))
     if counts.get("missed"):
         rows.append(
             (
@@ -84,17 +90,18 @@ def lines(manifest: Manifest) -> list[str]:
     rows += [("reading", statement) for statement in manifest.statements]
     if manifest.accents:
         rows.append(("accents", f"in {manifest.accents}; segments are in the units of the stream's start"))
-    rows += _versions(manifest)
+    rows += _versions(manifest, answered)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]
 
 
-def _versions(manifest: Manifest) -> list[tuple[str, str]]:
+def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, str]]:
     """Which version it is and what made it, once there is more than the first."""
     if not manifest.changes:
         return []
     kept = f"; also kept: {', '.join(map(str, manifest.kept))}" if manifest.kept else ""
-    since = "" if manifest.since is None else f"; AS OF from {format_instant(manifest.since)} on"
+    some = answered is not None and answered != [(None, None)]
+    since = f"; AS OF {', '.join(map(_stretch, answered or ()))}" if some else ""
     rows = [("version", f"{manifest.version}{kept}{since}")]
     for change in manifest.changes[-_SHOWN:]:
         said = change.get("counts", {})
@@ -106,6 +113,17 @@ def _versions(manifest: Manifest) -> list[tuple[str, str]]:
             )
         rows.append(("", f"{change['version']}: {what}"))
     return rows
+
+
+def _instant(at: int | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
+def _stretch(one: tuple[int | None, int | None]) -> str:
+    start, end = map(_instant, one)
+    if end is None:
+        return "at any time" if start is None else f"from {start} on"
+    return f"up to {end}" if start is None else f"from {start} to {end}"
 
 
 def _asked(manifest: Manifest) -> list[str]:

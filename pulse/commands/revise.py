@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import time as clock
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -64,9 +65,6 @@ def revise(
       pulse revise prices --merge
     """
     from pulse.commands import options
-    from pulse.commands.progress import Bar
-    from pulse.session import Session
-    from pulse.store.compact import compact
 
     if not revisions and not merge:
         raise options.OptionError(
@@ -74,23 +72,43 @@ def revise(
         )
     if merge and dry_run:
         raise options.OptionError("revise: --merge and --dry-run exclude each other; say one of them")
+    logging.getLogger().addFilter(_unless_interrupted)
+    try:
+        if revisions:
+            given = options.names(revisions)
+            asked = {"keep": keep, "known": known, "reader": reader, "time_unit": time_unit, "dry": dry_run}
+            _revise(model, given, asked, Engine(engine, master), merge=merge, as_json=as_json)
+        else:
+            _merge(model, as_json=as_json)
+    except KeyboardInterrupt:
+        typer.echo(_interrupted(model), err=True)
+        raise typer.Exit(130) from None
+    finally:
+        logging.getLogger().removeFilter(_unless_interrupted)
+
+
+def _unless_interrupted(record: logging.LogRecord) -> bool:
+    """Not what the gateway to Spark says with a traceback when it is interrupted."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+
+
+class Engine(NamedTuple):
+    """What a revision runs on."""
+
+    name: str
+    master: str
+
+
+def _revise(
+    model: Path, revisions: list[str], asked: dict[str, Any], engine: Engine, *, merge: bool, as_json: bool
+) -> None:
+    from pulse.commands.progress import Bar
+    from pulse.session import Session
+    from pulse.store.compact import compact
+
     begin = clock.perf_counter()
-    if not revisions:
-        merged = compact(model)
-        said = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
-        typer.echo(json.dumps(said, indent=2) if as_json else f"merged: version {merged.version} of {model}")
-        return
-    with Session(master, engine=engine) as session, Bar() as bar:
-        outcome = session.revise(
-            model,
-            options.names(revisions),
-            keep=keep,
-            known=known,
-            reader=reader,
-            time_unit=time_unit,
-            dry=dry_run,
-            progress=bar.step,
-        )
+    with Session(engine.master, engine=engine.name) as session, Bar() as bar:
+        outcome = session.revise(model, revisions, **asked, progress=bar.step)
     if merge:
         outcome = replace(outcome, model=compact(model))
     seconds = clock.perf_counter() - begin
@@ -99,8 +117,35 @@ def revise(
         return
     for line in lines(outcome):
         typer.echo(line)
-    done = "nothing was written" if outcome.dry else f"version {outcome.version} of {model}"
-    typer.echo(f"{done} in {seconds:.1f} s")
+    typer.echo(f"{_done(outcome, model)} in {seconds:.1f} s")
+
+
+def _merge(model: Path, *, as_json: bool) -> None:
+    from pulse.store.compact import compact
+
+    begin = clock.perf_counter()
+    merged = compact(model)
+    said = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
+    typer.echo(json.dumps(said, indent=2) if as_json else f"merged: version {merged.version} of {model}")
+
+
+def _interrupted(model: Path) -> str:
+    """A version comes into being whole, so whichever is there stands."""
+    from pulse.store.errors import StoreError
+    from pulse.store.manifest import Manifest
+
+    try:
+        return f"interrupted; version {Manifest.read(model).version} stands"
+    except StoreError:
+        return "interrupted"
+
+
+def _done(outcome: Outcome, model: Path) -> str:
+    if outcome.dry:
+        return "nothing was written"
+    if outcome.version == outcome.before:
+        return f"nothing to change; version {outcome.version} of {model} stands"
+    return f"version {outcome.version} of {model}"
 
 
 def _facts(outcome: Outcome, seconds: float) -> dict[str, Any]:
@@ -131,6 +176,8 @@ def lines(outcome: Outcome) -> list[str]:
         ("segments", counts["segments_old"], f"replaced by {counts['segments_new']:,}"),
         ("set aside", counts["aside"], "" if outcome.where is None else f"with reasons in {outcome.where}"),
     ]
+    if counts["repeated"]:
+        rows.append(("repeated", counts["repeated"], "equal tuples recorded already"))
     if counts["missed"]:
         rows.append(
             (

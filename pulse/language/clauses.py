@@ -302,7 +302,9 @@ class Clauses(Terms):
             return self.since(AsOfClause(time=self.parameter()), start)
         begin = self._start()
         if not self._match(TokenType.STRING):
-            raise self.error(f"expected a time such as '2018-01-03 10:00', or version 3, after AS OF, got {self.here()}")
+            raise self.error(
+                f"expected a time such as '2018-01-03 10:00', or version 3, after AS OF, got {self.here()}"
+            )
         text = self._prev.text
         time = self.since(exp.Literal(this=text, is_string=True), begin)
         return self.since(AsOfClause(time=time), start)

@@ -35,7 +35,7 @@ def restated(expression: Expression, maps: Mapping[str, Affine]) -> Affine | Non
 
     >>> difference = Arithmetic("-", Column("x"), Column("y"))
     >>> restated(difference, {"x": Affine(2, 1), "y": Affine(2, 5)}), restated(difference, {"x": Affine(2)})
-    (Affine('(y - 2) * 2'), None)
+    (Affine('y * 2 - 4'), None)
     """
     if all(maps.get(name, IDENTITY).is_identity for name in columns_of(expression)):
         return IDENTITY

@@ -55,7 +55,9 @@ class FitJob:
     def undone(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """The tuples in the units of the stream's start: what its accents altered is undone (semantics 8.1)."""
         undo, schema = self._undo, self.spec.schema
-        return batches if undo.is_empty else (undo.tuples(batch, schema) for batch in batches)
+        if undo.is_empty:
+            return batches
+        return (undo.tuples(_coded(batch, schema.key_names), schema) for batch in batches)
 
     @cached_property
     def _undo(self) -> Alter:
@@ -102,6 +104,15 @@ def fit_unit(
         yield _part(points, ordinal, part)
     note = {**asdict(fitter.counts), "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+
+
+def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """Text keys as codes, which undoing and the fit both look at: so they are looked up once."""
+    for name in names:
+        column, place = batch.column(name), batch.schema.get_field_index(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            batch = batch.set_column(place, name, column.dictionary_encode())
+    return batch
 
 
 def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:

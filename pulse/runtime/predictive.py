@@ -15,7 +15,6 @@ that did not agree with a model, a small share of all.
 
 from __future__ import annotations
 
-import json
 import re
 import time as clock
 from collections.abc import Callable, Mapping
@@ -32,11 +31,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pulse.core.errors import PulseError
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
 from pulse.runtime.predictive_accents import Ending, JobAbortedError
+from pulse.runtime.predictive_checkpoint import keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.predictive_logs import Spool
@@ -60,10 +59,9 @@ from pulse.runtime.predictive_state import (
 )
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import frame_of, log_frame, predictor_of, unreadable
+from pulse.runtime.sources import frame_of, log_frame, misplaced, predictor_of, unreadable
 from pulse.runtime.spread import coalesced
 
-FINGERPRINT = "_pulse_job.json"
 OBSERVED = "pulse"
 """The name of the job's figures among Spark's observed metrics."""
 
@@ -71,9 +69,7 @@ _UNREADABLE = re.compile(
     r"(?:FAILED_READ_FILE|CANNOT_READ_FILE|while reading file)[^\n]*?file:/*(/[^\s]+?)\.?\s", re.DOTALL
 )
 
-
-class CheckpointError(PulseError, ValueError):
-    """A checkpoint that belongs to another job."""
+_HEADER = "CSV header does not conform to the schema"
 
 
 class Running:
@@ -94,7 +90,7 @@ class Running:
         except JobAbortedError as e:
             raise JobAbortedError(str(e).splitlines()[0]) from e  # without what Spark adds
         except StreamingQueryException as e:
-            raise _understood(e) from e
+            raise _understood(e, self._job) from e
 
     def active(self) -> bool:
         """Whether it is still at work; not where Spark itself has gone."""
@@ -246,46 +242,16 @@ class _Handler:
         }
 
 
-# -- the checkpoint -------------------------------------------------------------------------------------------
-
-
-def keep_fingerprint(job: Job) -> None:
-    """Note what the checkpoint is of, or refuse the job if it is of another."""
-    assert job.checkpoint is not None
-    file = Path(job.checkpoint) / FINGERPRINT
-    mine = job.fingerprint()
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".draft")
-        draft.write_text(json.dumps(mine, indent=2, sort_keys=True), encoding="utf-8")
-        draft.replace(file)
-        return
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    changed = list(_differences(kept, mine, ""))
-    if changed:
-        raise CheckpointError(
-            f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
-            "not fit; change the job back, or give it a new checkpoint and a new sink"
-        )
-
-
-def _differences(old: Any, new: Any, at: str) -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            line
-            for key in sorted({*old, *new})
-            for line in _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
-        ]
-    return [] if old == new else [f"{at} was {old!r}, is {new!r}"]
-
-
-def _understood(error: StreamingQueryException) -> Exception:
+def _understood(error: StreamingQueryException, job: Job) -> Exception:
     """What Spark says, as an error of ours where we know what it means."""
     text = str(error)
     found = _UNREADABLE.search(text)
-    if found is not None:
-        return unreadable(found[1], "what the job says", "Spark gave up on it")
-    return error
+    if found is None:
+        return error
+    if _HEADER in text:
+        return misplaced(found[1])
+    formats = {one.format for one in job.streams.values() if one.source == "files"}
+    return unreadable(found[1], " or ".join(sorted(formats)), "Spark gave up on it")
 
 
 # -- Spark's listeners ----------------------------------------------------------------------------------------

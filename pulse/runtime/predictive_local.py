@@ -1,7 +1,8 @@
 """A predictive job in this process: the same files, in the same batches, through one single prediction.
 
-For small streams and low latency, and as what the Spark engine is compared with. Nothing is kept between runs: a run begins with
-the first file that is there. Both engines say in the same figures how they are doing (:class:`Status`).
+For small streams and low latency, and as what the Spark engine is compared with. With a checkpoint a run goes on where the last
+one ended, as on Spark; without one it begins with the first file that is there. Both engines say in the same figures how they are
+doing (:class:`Status`).
 """
 
 from __future__ import annotations
@@ -9,18 +10,16 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
+from pulse.runtime.predictive_checkpoint import Files, Progress
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_logs import Logs
 from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import newest, predictor_of, unseen
+from pulse.runtime.sources import newest, predictor_of, read_batch, settled, unseen
 
 _PAUSE = 0.2  # seconds between two looks for new files
 
@@ -114,42 +113,53 @@ def run_local(
             raise JobError(
                 f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
             )
-    predictor = predictor_of(job)
-    prediction = Prediction(predictor)
+    typed = settled(job)
+    predictor = predictor_of(typed)
+    progress = Progress(job, predictor)
+    prediction = progress.prediction
     output = predictor.standing.output
     if sink is None:
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
-    seen: dict[str, set[Path]] = {name: set() for name in schemas}
-    follower, logs = Follower(predictor), Logs.of(job, predictor.hears)
+    follower = Follower(predictor, *(progress.beside.get("accents") or ()))
+    logs = Logs.of(job, predictor.hears, progress.beside.get("read"))
 
-    def step(tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]]) -> None:
-        begin = clock.perf_counter()
+    def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:
+        begin, batch = clock.perf_counter(), progress.batch
+        tables = read_batch(typed, schemas, files)
+        progress.begin(files)
         heard = follower.hear(tables, lines)
         now = newest(heard.came, predictor, prediction.now)
         emission = follow(prediction, follower, heard)
         prediction.now = now
         if prediction.now is not None:
             prediction.advance(prediction.now - job.lateness)
-        changes = numbered(
-            [(emission.changes, prediction.now or 0)], predictor.standing.schema, status.batches
-        )
-        sink.write(status.batches, changes, prediction.now)
-        write_aside(job.aside, status.batches, emission.aside)
+        changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
+        sink.write(batch, changes, prediction.now)
+        write_aside(job.aside, batch, emission.aside)
         if on_batch is not None:
-            on_batch(status.batches, changes)
+            on_batch(batch, changes)
+        if reason := follower.ended(prediction.now):
+            raise JobAbortedError(
+                reason
+            )  # what the batch said stays, and a run after this one ends here again
+        if predictor.hears:
+            progress.beside = {"accents": follower.state, "read": dict(logs.read)}
+        progress.commit(files)
         status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
         if on_status is not None:
             on_status(status)
-        if reason := follower.ended(prediction.now):
-            raise JobAbortedError(reason)
 
+    planned = progress.planned()
     while True:
-        for tables in unseen(job, schemas, seen):
-            step(tables, logs.new())
+        for files in [planned] if planned is not None else unseen(typed, progress.seen):
+            step(files, logs.new())
         if any((more := logs.new()).values()):
             step({}, more)
-        if once:
+        if planned is not None:
+            planned = None
+        elif once:
             return prediction
-        clock.sleep(_PAUSE)
+        else:
+            clock.sleep(_PAUSE)

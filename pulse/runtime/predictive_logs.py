@@ -30,10 +30,10 @@ class Logs:
     read: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, job: Job, hears: Mapping[str, Hears]) -> Logs:
-        """The logs of a job's streams."""
+    def of(cls, job: Job, hears: Mapping[str, Hears], read: Mapping[str, int] | None = None) -> Logs:
+        """The logs of a job's streams, as far as they were ``read`` before."""
         named = {name: job.streams[name].accent_log for name in hears}
-        return cls({name: Path(path) for name, path in named.items() if path is not None})
+        return cls({name: Path(path) for name, path in named.items() if path is not None}, dict(read or {}))
 
     def new(self) -> dict[str, list[str]]:
         """The lines that came since, by stream."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pulse.core import parse_duration
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
+from pulse.datasets.recorded import Reports
 from pulse.operators.fit_spec import FitSpec
 from pulse.runtime.local import in_threads
 from pulse.runtime.revise_ends import FILES
@@ -50,6 +51,7 @@ COUNTS = (
     "segments_old",
     "segments_new",
     "missed",
+    "repeated",
     "aside",
 )
 
@@ -89,7 +91,9 @@ def revise(
     """Correct a stored model by revisions of its tuples.
 
     ``aside``: rows that a reader could not make a revision of; they are kept with the others that fit nothing. ``keep``: the
-    version before, and every state between, can still be asked for. ``dry``: nothing is written.
+    version before, and every state between, can still be asked for. ``dry``: nothing is written. Insertions that equal a tuple
+    recorded already are counted as repeated; of :class:`Reports` they are set aside. Where no revision applies no version is
+    made.
     """
     if revisions.schema != model.schema:
         raise StoreError(
@@ -102,10 +106,11 @@ def revise(
             applied=writer.applied,
             keep=keep,
             dry=dry,
+            once=isinstance(revisions, Reports),
             tasks=_tasks(model, revisions, draft),
         )
         done = list(_run(job, spark, progress))
-        return _finish(writer, done, aside, keep=keep, dry=dry)
+        return _finish(writer, job, done, aside)
 
 
 def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) -> Iterable[Done]:
@@ -117,9 +122,7 @@ def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) 
     return run(spark, job, progress)
 
 
-def _finish(
-    writer: RevisionWriter, done: list[Done], aside: pa.Table | None, *, keep: bool, dry: bool
-) -> Outcome:
+def _finish(writer: RevisionWriter, job: ReviseJob, done: list[Done], aside: pa.Table | None) -> Outcome:
     """Add up, and let the new version come into being."""
     model = writer.model
     counts = Counter(dict.fromkeys(COUNTS, 0))
@@ -139,21 +142,25 @@ def _finish(
         dict(counts),
         dict(reasons),
         examples=tuple(dict.fromkeys(examples))[:5],
-        dry=dry,
+        dry=job.dry,
         before=model.version,
     )
-    if dry:
+    if job.dry:
         return outcome
     if aside is not None and aside.num_rows:
         writer.target.aside(aside, len(done))
+    if not any(one.log for one in done):
+        return replace(outcome, model=writer.stand())
     for one in done:
         for facts in one.facts():
             writer.add(facts)
         if one.log is not None:
             writer.add_log(one.log)
     said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
+    if job.once:
+        said["late"] = counts["inserted"]
     said[FILES] = [one.ends for one in done if one.ends is not None]
-    return replace(outcome, model=writer.commit(said, keep=keep, tuples=sum(one.tuples for one in done)))
+    return replace(outcome, model=writer.commit(said, keep=job.keep, tuples=sum(one.tuples for one in done)))
 
 
 def spec_of(model: Model) -> FitSpec:

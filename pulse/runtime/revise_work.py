@@ -29,6 +29,7 @@ from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import Refitted, refit
 from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
 from pulse.runtime.revise_memory import ByKey, TupleMemory
+from pulse.runtime.revise_repeats import ALREADY, Watched, repeated
 from pulse.runtime.revise_rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
 from pulse.store.history import TupleHistory
@@ -56,13 +57,14 @@ class Task:
 
 @dataclass(frozen=True)
 class ReviseJob:
-    """All a worker must know. ``target`` None: nothing is written, only counted."""
+    """All a worker must know. ``dry``: nothing is written, only counted; ``once``: what is recorded already is set aside."""
 
     target: RevisionTarget
     spec: FitSpec
     applied: int
     keep: bool
     dry: bool
+    once: bool
     tasks: tuple[Task, ...]
 
 
@@ -154,7 +156,15 @@ class _State:
                 self._round(replace(one, elements=part), ranks)
 
     def _apply(self, some: Revisions, known: dict[int, int], ranks: IntArray, elements: IntArray) -> None:
-        refitted = refit(self.spec, self.tuples, self.segments, some, ends=self.ends)
+        tuples = Watched(self.tuples)
+        refitted = refit(self.spec, tuples, self.segments, some, ends=self.ends)
+        again = repeated(tuples.given, some) & refitted.applied
+        if again.any() and self.job.once:
+            self._set_aside(some.take(np.flatnonzero(again)), ALREADY)
+            if not again.all():
+                self._apply(some.take(np.flatnonzero(~again)), known, ranks, elements[~again])
+            return
+        self.counts["repeated"] += int(again.sum())
         applied = refitted.applied
         moment = _Known(self.revisions, ranks, known)
         self._note(refitted, moment)

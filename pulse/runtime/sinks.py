@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from pulse.core.time import format_instant
 from pulse.runtime.alerts import Alert, Alerts
+from pulse.runtime.predictive_checkpoint import replace_file
 from pulse.runtime.predictive_job import Job, JobError
 
 if TYPE_CHECKING:
@@ -173,12 +174,12 @@ class AlertSink:
             self.alerts = self._before(batch)
         said = [] if now is None else self.alerts.take(changes, now)
         if self.state is not None:
-            _replace(self.state / f"{batch:012d}", pickle.dumps(self.alerts))
+            replace_file(self.state / f"{batch:012d}", pickle.dumps(self.alerts))
             for old in sorted(self.state.glob("[0-9]*"))[:-_KEPT_STATES]:
                 old.unlink(missing_ok=True)
         if self.path is not None and said:
             lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in said)
-            _replace(self.path / f"batch={batch}.jsonl", lines.encode())
+            replace_file(self.path / f"batch={batch}.jsonl", lines.encode())
         for one in said if self.path is None else ():
             print(line_of(one, self.keys), file=self.out or sys.stdout, flush=True)
 
@@ -207,13 +208,6 @@ def write_aside(folder: str | None, batch: int, tables: Mapping[str, pa.Table]) 
         return
     for stream, table in tables.items():
         ParquetSink(Path(folder) / f"stream={stream}", "tuples").write(batch, table)
-
-
-def _replace(file: Path, data: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}")
-    draft.write_bytes(data)
-    draft.replace(file)
 
 
 def _short(value: Any) -> str:

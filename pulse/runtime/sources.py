@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import canonical_type, parse_type
@@ -27,6 +25,7 @@ from pulse.plan.nodes import scans
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
+from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
 from pulse.stream.policy import Policy
 
 if TYPE_CHECKING:
@@ -171,37 +170,55 @@ def files_of(stream: StreamJob) -> list[Path]:
 
 
 def read_file(stream: StreamJob, file: Path) -> pa.Table:
-    """All tuples of a file."""
+    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as it is on Spark."""
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
     with _readable(file, stream):
         if stream.format == "parquet":
             return pq.ParquetFile(file).read()
         if stream.format == "csv":
-            convert = pa_csv.ConvertOptions(column_types=listed, strings_can_be_null=True)
-            return pa_csv.read_csv(file, convert_options=convert)
-        schema = pa.schema(list(listed.items())) if listed else None
-        return pa_json.read_json(file, parse_options=pa_json.ParseOptions(explicit_schema=schema))
+            return read_csv(file, listed, Dialect.of(stream.options))
+        return read_json(file, listed)
+
+
+def settled(job: Job) -> Job:
+    """The job with the types that text has in the stream's first file listed, so that all later files are read with those."""
+    return replace(job, streams={name: _settled(one, job.where) for name, one in job.streams.items()})
+
+
+def _settled(stream: StreamJob, where: str) -> StreamJob:
+    if stream.columns is not None or stream.source != "files" or stream.format == "parquet":
+        return stream
+    columns = columns_of(stream, where=where)
+    needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)))
+    if not set(needed) <= set(columns.names):
+        return stream  # which is said where the schema is made, with all the columns there are
+    return replace(stream, columns={name: str(columns.field(name).type) for name in needed})
 
 
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
     """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
-    yield from unseen(job, schemas, {name: set() for name in schemas})
+    for files in unseen(job, {name: set() for name in schemas}):
+        yield read_batch(job, schemas, files)
 
 
-def unseen(
-    job: Job, schemas: Mapping[str, StreamSchema], seen: Mapping[str, set[Path]]
-) -> Iterator[dict[str, pa.Table]]:
-    """As :func:`batches`, of files that are not in ``seen``, where they are then noted."""
-    queues = {name: _queue(job.streams[name], seen[name]) for name in schemas}
+def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
+    """The files of each micro-batch by stream, of those that are there now and not in ``seen``."""
+    queues = {name: _queue(job.streams[name], some) for name, some in seen.items()}
     for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
-        tables = {}
-        for name, files in zip(queues, chosen, strict=True):
-            seen[name].update(files)
-            if files:
-                one = job.streams[name]
-                parts = [_needed(read_file(one, file), schemas[name], one, file) for file in files]
-                tables[name] = pa.concat_tables(parts, promote_options="permissive")
-        yield tables
+        yield dict(zip(queues, chosen, strict=True))
+
+
+def read_batch(
+    job: Job, schemas: Mapping[str, StreamSchema], files: Mapping[str, list[Path]]
+) -> dict[str, pa.Table]:
+    """The tuples of these files, by stream."""
+    tables = {}
+    for name, some in files.items():
+        if some:
+            one = job.streams[name]
+            parts = [_needed(read_file(one, file), schemas[name], one, file) for file in some]
+            tables[name] = pa.concat_tables(parts, promote_options="permissive")
+    return tables
 
 
 def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
@@ -255,9 +272,20 @@ class _readable:  # reads as a phrase: with _readable(file, stream)
 
 def unreadable(file: str, format: str, reason: str) -> SourceError:
     """The error for a file that is no whole file of its format."""
+    # Parquet ends with what tells where all else is. Text that was cut off is read up to there.
+    guess = ", it may be truncated or still being written" if format == "parquet" else ""
     return SourceError(
-        f"{file}: cannot be read as {format}, it may be truncated or still being written: {reason}; put a whole one in "
-        "its place, of the same name, and start the job again: nothing that was read before is read twice"
+        f"{file}: cannot be read as {format}{guess}: {reason}; put a whole one in its place, of the same name, and start the job "
+        "again: nothing that was read before is read twice"
+    )
+
+
+def misplaced(file: str) -> SourceError:
+    """The error for CSV whose header is not that of the files before it, as Spark, which goes by place, cannot read it."""
+    return SourceError(
+        f"{file}: its header is not that of the stream's first file, or where that was not there yet not the 'columns' "
+        "that are listed; on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, "
+        "under the same name, or if it is the first file start the job again: nothing that was read before is read twice"
     )
 
 
@@ -311,20 +339,34 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
     from pulse.runtime.frames import spark_struct
 
     columns = columns_of(stream)
-    # Text files say which column is which by place alone, Parquet by name.
     needed = [*needed_columns(schema), *_kind(stream)]
-    names = needed if stream.format == "parquet" else columns.names
-    types = {name: columns.field(name).type for name in names}
+    names = _csv_columns(stream, columns, needed) if stream.format == "csv" else needed
+    types = {name: columns.field(name).type if name in needed else pa.string() for name in names}
     if stream.accent_column is not None:
         types[stream.accent_column] = pa.string()  # the first file may have none
     plain = pa.schema([(name, canonical_type(type_, what=name)) for name, type_ in types.items()])
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":
-        reader = reader.option("header", "true")
+        # Spark goes by place; it is to say so where a file's header has other names there.
+        reader = reader.option("header", "true").option("enforceSchema", "false")
     assert stream.path is not None
     # Like the in-process engine, which reads folders in folders.
     reader = reader.option("recursiveFileLookup", "true").options(**dict(stream.options))
     return reader.load(stream.path)
+
+
+def _csv_columns(stream: StreamJob, columns: pa.Schema, needed: list[str]) -> list[str]:
+    """The columns of CSV by place: as the header of the first file has them; without one, as they are listed."""
+    dialect = Dialect.of(stream.options)
+    files = files_of(stream) if dialect.header else []
+    with_header = next((file for file in files if csv_header(file, dialect)), None)
+    if with_header is None:
+        return list(columns.names)
+    header = csv_header(with_header, dialect)
+    for name in needed:
+        if name not in header:
+            raise unknown_column(name, header, str(with_header))
+    return header
 
 
 def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:

@@ -40,7 +40,7 @@ def compact(model: Model | str | Path) -> Model:
 
     Where older versions are kept, the one before is kept too: it remembers what was known when.
     """
-    folder = model.path if isinstance(model, Model) else Path(model)
+    folder = model.path if isinstance(model, Model) else Model(model).path
     with locked(folder, "merging its layers"):
         old = Model(folder).manifest
         sweep(folder, old)

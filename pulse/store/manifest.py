@@ -168,8 +168,18 @@ class Manifest:
 
     @property
     def tuples(self) -> int:
-        """Tuples that were modelled or set aside."""
+        """Tuples that fits have read, whether modelled or set aside, with what revisions put in or took away."""
         return int(self.counts.get("tuples", 0))
+
+    @property
+    def modelled(self) -> int:
+        """Tuples that the model is of: without those that fits set aside, unless a revision put them in."""
+        return self.tuples - sum(int(self.counts.get(name, 0)) for name in ("late", "not_finite"))
+
+    @property
+    def late_put_in(self) -> int:
+        """Late tuples that revisions have put in after all."""
+        return sum(int(change.get("counts", {}).get("late", 0)) for change in self.changes)
 
     def to_json(self) -> str:
         """The file's text."""

@@ -161,6 +161,17 @@ class RevisionWriter:
         publish(folder, old, manifest)
         return Model(folder)
 
+    def stand(self) -> Model:
+        """Make no version: the model as it is. What was set aside is kept beside it, under its version."""
+        folder = self.model.path / ASIDE
+        own = f"revisions-{self.model.version:03d}-"
+        number = len(list(folder.glob(f"{own}*")))
+        for path in sorted(folder.glob(f"revisions-{self.version:03d}-*.parquet")):
+            while (folder / f"{own}{number:05d}.parquet").exists():
+                number += 1
+            path.rename(folder / f"{own}{number:05d}.parquet")
+        return self.model
+
     def _manifest(self, counts: Mapping[str, Any], keep: bool, tuples: int) -> Manifest:
         old = self.model.manifest
         files = [replace(file, layers=(*file.layers, *self._layers.get(file.name, ()))) for file in old.files]

@@ -18,7 +18,8 @@ from pulse.datasets.registry import FORMATS, get_format
 from pulse.operators.tuples import needed_columns
 from pulse.store.errors import HistoryGoneError, SourceChangedError
 
-_KEEP = "fit it with --keep-tuples all (keep_tuples=True) to keep them in the model"
+_ANEW = "; with --keep-tuples all (keep_tuples=True) the model keeps them itself then"
+_RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
 
 def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
@@ -37,11 +38,13 @@ def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
 def check_unchanged(told: dict[str, Any], where: str) -> Format:
     """How to read the files again; an error where they are not what was modelled."""
     if told.get("format") is None:
-        raise HistoryGoneError(f"{where}: its tuples were in no file that can be read again; {_KEEP}")
+        raise HistoryGoneError(
+            f"{where}: its tuples were in no file that can be read again; fit the model anew{_ANEW}"
+        )
     for file in told["files"]:
         path = Path(file["path"])
         if not path.is_file():
-            raise HistoryGoneError(f"{where}: its tuples were in {path}, which is gone; {_KEEP}")
+            raise HistoryGoneError(f"{where}: its tuples were in {path}, which is gone; {_RESTORE}")
         stat = path.stat()
         if (stat.st_size, stat.st_mtime_ns) != (file["bytes"], file["modified"]):
             how = (
@@ -50,7 +53,7 @@ def check_unchanged(told: dict[str, Any], where: str) -> Format:
                 else "written since"
             )
             raise SourceChangedError(
-                f"{where}: its tuples were in {path}, which has changed since the fit ({how}); {_KEEP}"
+                f"{where}: its tuples were in {path}, which has changed since the fit ({how}); {_RESTORE}"
             )
     return _decoded(told["format"])
 
@@ -63,7 +66,7 @@ def read_source(told: dict[str, Any], schema: StreamSchema, where: str) -> Itera
             for batch in format.batches(unit, needed_columns(schema)):
                 yield pa.Table.from_batches([batch])
     except PulseError as e:
-        raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_KEEP}") from e
+        raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_RESTORE}") from e
 
 
 def _encoded(format: Format) -> dict[str, Any] | None:

@@ -21,7 +21,8 @@ _DRAFT = re.compile(r"_.*\.\d+\.tmp")
 _MANIFEST = re.compile(r"_pulse-(\d+)\.json")
 
 _WARNING = """This is no Parquet file, so that reading the folder as a table fails: its files lack corrections
-that lie beside them. Read it with Pulse, or merge the corrections first: pulse.store.compact.compact(folder).
+that lie beside them. Read it with Pulse, or merge the corrections first: pulse revise MODEL --merge
+(in Python: pulse.store.compact.compact(folder)).
 """
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.core import format_instant
 from pulse.datasets.revision_loads import generate_load
+from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
 from tests.runtime.revising import fitted, stream, wrong
@@ -104,7 +107,111 @@ def test_refusals(run: Run, model: Model, load: Path, tmp_path: Path) -> None:
     assert Model(model.path).version == 1
 
 
+def test_merging_what_is_no_model(run: Run, tmp_path: Path) -> None:
+    refused(run("revise", tmp_path / "nothing", "--merge"), "not a stored model")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_source_that_is_gone(run: Run, model: Model, load: Path, tmp_path: Path) -> None:
+    (tmp_path / "tuples.parquet").unlink()
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    refused(done, "which is gone; restore it as it was, or fit the model anew with it")
+
+
+def test_an_interrupt_leaves_the_version(
+    run: Run,
+    model: Model,
+    load: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def interrupted(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:  # as the gateway to Spark does
+            logging.exception("KeyboardInterrupt while sending command.")
+            raise
+
+    monkeypatch.setattr("pulse.runtime.revise.revise_units", interrupted)
+    done = run("revise", model.path, "--revisions", load, *LOCAL)
+    assert (done.code, done.out, done.err) == (130, "", "interrupted; version 1 stands\n")
+    assert not caplog.records
+    monkeypatch.undo()
+    assert Model(model.path).version == 1
+    assert not [path.name for path in model.path.iterdir() if path.name.endswith(".tmp")]
+
+
 def test_help_has_examples(run: Run) -> None:
     done = run("revise", "--help")
     assert done.code == 0
     assert "pulse revise prices --revisions corrections.parquet" in done.out
+
+
+def test_late_tuples_are_put_in_once(run: Run, tmp_path: Path) -> None:
+    tuples = stream(60, seed=1)
+    order = [*range(20), *range(25, 60), *range(20, 25)]
+    model = fitted(tmp_path, tuples.take(order), error=0.2)
+    late = model.manifest.counts["late"]
+    assert 0 < late <= 5
+    assert f"{60 - late} tuples in" in run("info", model.path).out
+    given = ("revise", model.path, "--revisions", f"{model.path}/_aside/fit-*", "--reader", "late", *LOCAL)
+    assert run(*given).code == 0
+    told = run("info", model.path).out
+    assert "60 tuples in" in told
+    assert f"{late} tuples set aside, out of order; {late} late ones put in since" in told
+    assert wrong(tuples, Model(model.path)) == []
+    done = run(*given)
+    assert f"nothing to change; version 2 of {model.path} stands" in done.out
+    assert "already recorded" in done.out
+    assert (Model(model.path).version, Model(model.path).manifest.modelled) == (2, 60)
+    aside = Model(model.path).aside()
+    assert aside is not None
+    assert aside.column("reason").to_pylist().count("already recorded") == late
+
+
+def test_equal_tuples_are_put_in_and_told_of(run: Run, model: Model, tmp_path: Path) -> None:
+    row = stream(60, seed=1).slice(30, 1).to_pylist()[0]
+    line = f"{row['symbol']},{row['t']},{row['price']}\n"
+    (tmp_path / "log.csv").write_text(
+        f"kind,symbol,t,price\n+I,{line}+I,{line}-D,{line}-D,{line}-D,{line}+I,{line}"
+    )
+    done = run("revise", model.path, "--revisions", tmp_path / "log.csv", "--dry-run", *LOCAL)
+    assert "2  equal tuples recorded already" in done.out
+    done = run("revise", model.path, "--revisions", tmp_path / "log.csv", "--json", *LOCAL)
+    assert json.loads(done.out)["counts"]["repeated"] == 2
+    assert Model(model.path).manifest.modelled == 60
+
+
+def test_a_revision_that_changes_nothing_makes_no_version(run: Run, model: Model, load: Path) -> None:
+    run("revise", model.path, "--revisions", load, *LOCAL)
+    nothing = load.parent / "nothing.csv"
+    nothing.write_text("kind,symbol,t,price\n-D,k0,2000-01-01,1\n")
+    before = Model(model.path).aside()
+    assert before is not None
+    for n in (1, 2):
+        done = run("revise", model.path, "--revisions", nothing, "--keep", *LOCAL)
+        assert "nothing to change; version 2" in done.out
+        aside = Model(model.path).aside()
+        assert aside is not None
+        assert aside.num_rows == before.num_rows + n
+    assert Model(model.path, version=1).version == 1  # the one before is there still
+    assert Model(model.path).manifest.kept == ()
+
+
+def test_info_says_when_as_of_is_answered(run: Run, model: Model, load: Path) -> None:
+    end = model.manifest.end
+    assert end is not None
+    run("revise", model.path, "--revisions", load, "--keep", *LOCAL)
+    assert "AS OF" not in run("info", model.path).out  # at any time
+    row = stream(60, seed=1).slice(3, 1).to_pylist()[0]
+    log = load.parent / "log.csv"
+    log.write_text(f"kind,symbol,t,price,known\n+I,{row['symbol']},{row['t']},50,2040-01-01\n")
+    run("revise", model.path, "--revisions", log, *LOCAL)
+    said = f"AS OF up to {format_instant(end)}, from 2040-01-01T00:00:00.000000Z on"
+    told = run("info", model.path).out
+    assert said in told, told
+    assert Model(model.path, as_of=end).version == 1
+    with pytest.raises(HistoryGoneError):
+        Model(model.path, as_of=end + 1)
+    stretches = json.loads(run("info", model.path, "--json").out)["as_of"]
+    assert [one[0] is None for one in stretches] == [True, False]

@@ -149,3 +149,82 @@ def test_debezium_without_before_at_all(write: Write) -> None:
         read_debezium(write("log.csv", CSV), SCHEMA)
     with pytest.raises(DatasetError, match="no 'since'"):
         read_debezium(path, SCHEMA, known="since", time_unit="us")
+
+
+def test_json_lines_that_do_not_read_are_kept_aside(write: Write) -> None:
+    def line(kind: str, price: object = 25.0, **more: object) -> str:
+        return json.dumps(
+            {"kind": kind, "symbol": "IBM", "t": "2018-01-02 10:00:00", "price": price, "lots": 1, **more}
+        )
+
+    path = write(
+        "log.jsonl",
+        "\n".join(
+            [
+                line("+I"),
+                '{"kind": "+I", "symbol": ',
+                line("+I", "cheap"),
+                line("-U", 25),
+                line("+U", 22.0),
+                "",
+                "[1, 2]",
+                line("-U"),
+                line("+U", lots={"a": 1}),
+                line("-U", True),
+                line("+U", 23.0),
+                line("-D", lots=1 << 70),
+                line("-U", 24.0),
+                "garbage",
+                "garbage",
+                line("+U", 26.0),
+                line("-D", 22.0),
+            ]
+        ),
+    )
+    got = read_changelog_files(path, SCHEMA)
+    assert got.revisions.table.column("kind").to_pylist() == ["+I", "-U", "+U", "-D"]
+    assert got.revisions.table.column("price").to_pylist() == [25.0, 25.0, 22.0, 22.0]
+    reasons = got.aside.column("reason").to_pylist()
+    assert [int(reason.partition("line ")[2].partition(":")[0]) for reason in reasons] == [
+        2, 3, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+    ]  # fmt: skip
+    for said in (
+        "malformed: line 2: not JSON: {",
+        "malformed: line 3: 'price': expected a number, got \"cheap\"",
+        "malformed: line 7: expected a JSON object, got [1, 2]",
+        "malformed: line 8: its other half in line 9 is malformed",
+        "malformed: line 9: 'lots': expected a number, got {",
+        "malformed: line 16: its other half in line 15 is malformed",
+    ):
+        assert any(reason.startswith(said) for reason in reasons), said
+    assert detect_reader(path) == "changelog"
+    with pytest.raises(
+        DatasetError, match=r"b\.jsonl: no line reads as a JSON object; malformed: line 1: not JSON"
+    ):
+        read_changelog_files(write("b.jsonl", "nothing\n"), SCHEMA)
+
+
+def test_events_of_another_kind_are_kept_aside(write: Write) -> None:
+    good = {"op": "c", "before": None, "after": row(25.0), "ts_ms": 5000}
+    bad = {**good, "after": {**row(25.0), "price": "cheap"}}
+    path = write(
+        "events.jsonl", "\n".join(json.dumps(one) for one in (good, bad, {**good, "after": 3}, good))
+    )
+    got = read_debezium(path, SCHEMA, time_unit="us")
+    assert len(got.revisions) == 2
+    assert got.aside.column("reason").to_pylist() == [
+        "malformed: line 2: 'after.price': expected a number, got \"cheap\"",
+        "malformed: line 3: 'after': expected an object, got 3",
+    ]
+
+
+def test_errors_name_the_file_and_what_to_say(write: Write) -> None:
+    path = write("events.jsonl", json.dumps({"op": "c", "before": None, "after": row(25.0), "ts_ms": 5000}))
+    with pytest.raises(
+        ColumnTypeError, match=r"events\.jsonl, column 't', row 1: expected a time, got .*--time-unit"
+    ):
+        read_debezium(path, SCHEMA)
+    with pytest.raises(
+        DatasetError, match=r"no column 'symbol', which revisions of this stream need \(kind, symbol, t"
+    ):
+        read_changelog_files(write("b.csv", "kind,t,price,lots\n+I,2018-01-01,1,1\n"), SCHEMA)

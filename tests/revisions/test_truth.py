@@ -21,7 +21,7 @@ from tests import test_query_truth as asked
 from tests.test_query_truth import Case
 from tests.truth.pieces import tracks
 
-SEEDS = range(int(os.environ.get("PULSE_SEEDS") or 5))
+SEEDS = range(int(os.environ.get("PULSE_SEEDS") or 4))
 LOCAL = pulse.Session(engine="local")
 QUERIES: dict[str, Callable[[int], None]] = {
     name: getattr(asked, name)

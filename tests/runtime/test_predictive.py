@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pulse.core.errors import PulseError
 from pulse.runtime import predictive
-from pulse.runtime.predictive import CheckpointError, Listener, keep_fingerprint, runs_in_buckets, start
+from pulse.runtime.predictive import Listener, runs_in_buckets, start
+from pulse.runtime.predictive_checkpoint import CheckpointError, keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_state import bounds_before
-from pulse.runtime.sinks import KafkaSink, read_changes
+from pulse.runtime.sinks import KafkaSink, Silent, read_changes
 from pulse.runtime.sources import SourceError, predictor_of
 from pulse.runtime.spread import coalesced
 from pulse.runtime.standing import Standing
@@ -404,3 +406,53 @@ def test_without_its_connector_kafka_says_what_to_add(spark: SparkSession, tmp_p
     sink = KafkaSink(spark, {"topic": "results"})
     with pytest.raises(SourceError, match=r"\[sink\]: Spark's Kafka connector is not there"):
         sink.write(0, pa.table({"id": ["a"]}), 0)
+
+
+def turned(folder: Path, *, names: tuple[str, ...], file: str = "0.csv", at: int = 1000) -> None:
+    """Ticks as CSV with their columns in this order, and lines among them that do not parse."""
+    rows = [
+        {"symbol": f"s{k % 2}", "t": f"2024-01-01 10:00:{k:02d}", "price": str(100 + k % 3), "venue": "v"}
+        for k in range(20)
+    ]
+    rows[5]["t"] = "10 o'clock"
+    rows[7]["price"] = "cheap"
+    lines = [",".join(names), *(",".join(row[name] for name in names) for row in rows), names[0], ""]
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / file).write_text("\n".join(lines), encoding="utf-8")
+    os.utime(folder / "in" / file, (at, at))
+
+
+def csv_job(folder: Path) -> Job:
+    job = tick_job(folder, "select symbol, price from S where price > 100.5")
+    columns = {"symbol": "string", "t": "timestamp[us]", "price": "double"}
+    stream = replace(job.streams["S"], format="csv", columns=columns, error="0.01")
+    return replace(job, streams={"S": stream})
+
+
+def test_csv_is_read_by_the_names_in_its_header(spark: SparkSession, tmp_path: Path) -> None:
+    turned(tmp_path, names=("price", "venue", "t", "symbol"))
+    job = csv_job(tmp_path)
+    status = ran(spark, job)
+    expected = in_process(job)
+    assert expected.num_rows > 4
+    assert final(read_changes(tmp_path / "out"), ("symbol",), "price") == final(
+        expected, ("symbol",), "price"
+    )
+    # A line that does not parse is a tuple that lacks something, in both engines.
+    local: list[Status] = []
+    run_local(replace(job, checkpoint=None), sink=Silent(), on_status=local.append)
+    assert (status.tally.tuples, status.tally.aside) == (21, 3)
+    assert (local[-1].tally.tuples, local[-1].tally.aside) == (21, 3)
+    kept = pq.ParquetFile(tmp_path / "out/_aside/stream=S/batch=0/tuples.parquet").read().to_pylist()
+    assert sorted(row["reason"] for row in kept) == sorted(row["reason"] for row in aside(tmp_path))
+    # Spark goes by place: a later file of another order is named, not misread.
+    turned(tmp_path, names=("t", "price", "symbol", "venue"), file="1.csv", at=1001)
+    with pytest.raises(SourceError, match=r"1\.csv: its header is not that of the stream's first file"):
+        ran(spark, job)
+
+
+def test_csv_that_lacks_a_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    turned(tmp_path, names=("venue", "t", "symbol"))
+    for go in (lambda: ran(spark, csv_job(tmp_path)), lambda: in_process(csv_job(tmp_path))):
+        with pytest.raises(PulseError, match=r"0\.csv: there is no column 'price'"):
+            go()

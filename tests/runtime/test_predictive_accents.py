@@ -115,7 +115,6 @@ def the_job(folder: Path, query: str = MACD, **more: Any) -> Job:
     }
     values = {
         "query": query,
-        "checkpoint": "checkpoint",
         "buckets": 3,
         "streams": {"S": stream},
         "sink": {"kind": "parquet", "path": "out"},
@@ -471,12 +470,30 @@ def test_a_log_grows_and_half_a_line_waits(tmp_path: Path) -> None:
     run_local(replace_sink(the_job(tmp_path, EVERY, stream={"path": "whole"}), tmp_path / "other"))
     expected = rescaled(held(read_changes(tmp_path / "other")), 45 * SECOND)
     assert close(held(read_changes(tmp_path / "out")), expected)
-    assert not list((tmp_path / "checkpoint" / "aside").glob("**/*.parquet"))
+    assert not list((tmp_path / "out" / "_aside").glob("**/*.parquet"))
+
+
+@pytest.mark.parametrize("where", ["rows", "log"])
+def test_a_run_in_process_goes_on_from_between_an_accent_and_its_data(tmp_path: Path, where: str) -> None:
+    data, log = split(ticks(60), 30 * SECOND), tmp_path / "log.jsonl"
+    told = {"accents": "accent" if where == "rows" else "log.jsonl"}
+    data = marked(data, [(30 * SECOND, ACCENT)]) if where == "rows" else data
+    (tmp_path / "in").mkdir()
+    for number, part in enumerate(cut(data, [60, 91, 120])):
+        arrive(tmp_path / "in", number, part)
+        if where == "log" and number == 1:
+            log.write_text(f"{format_instant(30 * SECOND)} {ACCENT}\n")
+        found = run_local(the_job(tmp_path, EVERY, stream=told, checkpoint="checkpoint"))
+    assert (found.tally.tuples, found.tally.aside) == (180, 0)
+    without = Run(predictor_of(the_job(tmp_path, EVERY)))
+    without.take({"S": ticks(60)})
+    expected = rescaled(held(without.changes), 30 * SECOND)
+    assert close(held(read_changes(tmp_path / "out")), expected)
 
 
 def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
     files(tmp_path / "in", ticks(10), [])
-    job = the_job(tmp_path, stream={"accents": "log.jsonl"})
+    job = the_job(tmp_path, stream={"accents": "log.jsonl"}, checkpoint="checkpoint")
     hears, log = predictor_of(job).hears, tmp_path / "log.jsonl"
     folder = tmp_path / "checkpoint" / "accents" / "S"
 
@@ -710,7 +727,7 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path, where: str) -
     files(tmp_path / "in", data, [100, 200])
     told = {"stream": {"accents": "accent" if where == "rows" else "log.jsonl"}}
     expected = expected_of(tmp_path, EVERY, "d", **told)
-    status = ran(spark, the_job(tmp_path, EVERY, **told))
+    status = ran(spark, the_job(tmp_path, EVERY, checkpoint="checkpoint", **told))
     assert (status.tally.tuples, status.tally.accents, status.tally.aside) == (300, 1, 1)
     assert [row["accent"] for row in aside(tmp_path)] == ["nonsense"]
     assert len(expected) > 300
@@ -726,7 +743,7 @@ def test_spark_goes_on_from_between_an_accent_and_its_data_and_ends_cleanly(
     place = next(i for i, one in enumerate(data["accent"].to_pylist()) if one)
     first, second, third = cut(data, [place + 1, 140])
     (tmp_path / "in").mkdir()
-    job = the_job(tmp_path, stream={"accents": "accent"})
+    job = the_job(tmp_path, stream={"accents": "accent"}, checkpoint="checkpoint")
     arrive(tmp_path / "in", 0, first)
     assert ran(spark, job).tally.accents == 1
     arrive(tmp_path / "in", 1, second)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pulse.runtime.predictive import CheckpointError, runs_in_buckets
+from pulse.runtime.predictive import runs_in_buckets
+from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
@@ -210,7 +211,7 @@ def test_stages(
         found = final(staged(spoilt_, key, cell), keys, value)
         assert found
         assert found == final(in_process(spoilt_), keys, value)
-        p = run_local(spoilt_, sink=Silent())
+        p = run_local(replace(spoilt_, checkpoint=None), sink=Silent())
         assert p.tally.revisions > 20
         assert p.tally.aside == 0
         if not p.tally.absorbed:
@@ -232,7 +233,7 @@ def test_on_spark_as_in_process_and_after_a_restart(spark: SparkSession, tmp_pat
     second = ran(spark, job)
     found = read_changes(tmp_path / "out")
     assert final(found, ("symbol",), "d") == final(in_process(job), ("symbol",), "d")
-    p = run_local(job, sink=Silent())
+    p = run_local(replace(job, checkpoint=None), sink=Silent())
     assert first.tally.revisions + second.tally.revisions == p.tally.revisions > 10
     assert first.tally.absorbed + second.tally.absorbed == p.tally.absorbed
     (said,) = aside(tmp_path)

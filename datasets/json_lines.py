@@ -1,0 +1,121 @@
+"""JSON by the line: the rows that read, and what is wrong with the lines that do not.
+
+Arrow reads a file at once, or refuses all of it for one line. Where it refuses, lines are read one by one. What kind of value
+each field holds is told by most lines; a line with another kind there is none of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json
+
+from pulse.datasets.errors import DatasetError
+
+Row = dict[str, Any]
+OtherHalf = Callable[[Row], int]
+
+_WHOLE = 1 << 63  # whole numbers below it have a type
+_SHOWN = 60
+
+
+def read_json_lines(path: str, other_half: OtherHalf) -> tuple[pa.Table, list[str]]:
+    """The rows of a file, and per line that is none of them what is wrong, with its number from 1.
+
+    ``other_half`` says of a row whether it means nothing without the one right before (-1) or after (1) it; else 0. Where that
+    one is malformed, both go.
+    """
+    try:
+        return pyarrow.json.read_json(path), []
+    except pa.ArrowInvalid as whole:
+        rows, wrong = _parsed(path)
+        wrong |= _of_another_kind(rows, wrong)
+        _lose_partners(rows, wrong, other_half)
+        good = [row for number, row in rows.items() if number not in wrong]
+        reasons = [f"malformed: line {number}: {why}" for number, why in sorted(wrong.items())]
+        if not good:
+            raise DatasetError(
+                f"{path}: no line reads as a JSON object; {reasons[0] if reasons else whole}"
+            ) from None
+        return _table(good), reasons
+
+
+def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
+    """The objects by the numbers of their lines, and what is wrong with other lines; empty ones are nothing."""
+    rows: dict[int, Row] = {}
+    wrong: dict[int, str] = {}
+    with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError):
+                wrong[number] = f"not JSON: {_short(line.strip())}"
+                continue
+            if isinstance(row, dict):
+                rows[number] = row
+            else:
+                wrong[number] = f"expected a JSON object, got {_short(line.strip())}"
+    return rows, wrong
+
+
+def _of_another_kind(rows: dict[int, Row], wrong: dict[int, str]) -> dict[int, str]:
+    """Lines that hold another kind of value in a field than most lines do."""
+    kinds: dict[str, Counter[str]] = {}
+    for row in rows.values():
+        for field, kind, _ in _fields(row):
+            kinds.setdefault(field, Counter())[kind] += 1
+    usual = {field: counted.most_common(1)[0][0] for field, counted in kinds.items()}
+    found: dict[int, str] = {}
+    for number, row in rows.items():
+        for field, kind, value in _fields(row):
+            if kind != usual[field] or kind == _ODD:
+                expected = "a number" if usual[field] == _ODD else usual[field]
+                found.setdefault(number, f"'{field}': expected {expected}, got {_short(json.dumps(value))}")
+    return found
+
+
+_ODD = "a number beyond 64 bits"
+
+
+def _fields(row: Row, within: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The fields of an object and of those in it: name, kind and value; without those that are null."""
+    for name, value in row.items():
+        field = f"{within}{name}"
+        if value is None:
+            continue
+        if isinstance(value, dict):
+            yield field, "an object", value
+            yield from _fields(value, f"{field}.")
+        elif isinstance(value, bool):
+            yield field, "true or false", value
+        elif isinstance(value, (int, float)):
+            yield field, "a number" if isinstance(value, float) or abs(value) < _WHOLE else _ODD, value
+        else:
+            yield field, "text" if isinstance(value, str) else "a list", value
+
+
+def _lose_partners(rows: dict[int, Row], wrong: dict[int, str], other_half: OtherHalf) -> None:
+    """Take rows out that lack the other half now, so that it is not seen in what comes next."""
+    numbers = sorted({*rows, *wrong})
+    place = {number: i for i, number in enumerate(numbers)}
+    for number in sorted(wrong):
+        for step in (-1, 1):
+            i = place[number] + step
+            if 0 <= i < len(numbers) and numbers[i] not in wrong and other_half(rows[numbers[i]]) == -step:
+                wrong[numbers[i]] = f"its other half in line {number} is malformed"
+
+
+def _table(rows: list[Row]) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,198 @@
+"""A changelog of result segments, applied: what holds after all of its rows (semantics 6.3, 7.1).
+
+A row speaks of its own range ``[ref + lo, ref + hi)`` alone, not of the row that said it first. One with ``+`` puts its segment
+there. One with ``-`` takes back what earlier rows with the same key, unmodelled attributes and certainty said there: they are
+cut, and what they say before and after it stays::
+
+    +I            ├──────────── a ────────────┤
+    -U +U                ├─ a ─┤ → ├─ b ─┤
+    what holds    ├─ a ──┼─ b ─┼───── a ──────┤
+
+What is taken back is the same within rounding, not bit by bit: results that were solved again and came out the same are not
+said again. Where several rows of one key hold at the same time (a query that does not select all of its keys), the nearest in
+value is the one that is cut. Points (``lo = hi``) are taken back by points.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.elements import ElementKind
+from pulse.core.errors import PulseError, unknown_column
+from pulse.kernels.timeline import GRAIN
+
+_ORDER = ("now", "batch", "position")
+_PLACED = ("ref", "lo", "hi", "kind", *_ORDER)
+_ULPS = 4 * 2.0**-52
+_MICROSECOND = 1e-6
+_KINDS = tuple(kind.value for kind in ElementKind)
+
+
+class ChangelogError(PulseError, ValueError):
+    """Rows that are no changelog from its beginning on."""
+
+
+@dataclass(frozen=True, order=True)
+class _Held:
+    """A range of a row that holds; ``begin`` is for the order alone, in seconds since 1970."""
+
+    begin: float
+    row: int
+    lo: float = field(compare=False)
+    hi: float = field(compare=False)
+
+
+@dataclass
+class _Lane:
+    """What holds of one key, by begin; no range is longer than ``longest``."""
+
+    held: list[_Held] = field(default_factory=list)
+    longest: float = 0.0
+
+
+def apply_changes(changes: pa.Table) -> pa.Table:
+    """What holds after all rows of a changelog, from its beginning, as segments by key and begin.
+
+    ``changes`` has the columns of segments and ``kind``; where it has ``batch`` and ``position``, these are its order, else
+    rows are taken as they stand. Rows that take back what does not hold are a :class:`ChangelogError`.
+    """
+    for name in ("ref", "lo", "hi", "kind"):
+        if name not in changes.column_names:
+            raise unknown_column(name, changes.column_names, "apply_changes")
+    if {"batch", "position"} <= set(changes.column_names):
+        changes = changes.sort_by([("batch", "ascending"), ("position", "ascending")])
+    log = _Log(changes)
+    lanes: dict[tuple[object, ...], _Lane] = {}
+    for row, kind in enumerate(changes.column("kind").to_pylist()):
+        lane = lanes.setdefault(log.identity[row], _Lane())
+        if kind not in _KINDS:
+            raise ChangelogError(
+                f"apply_changes: row {row}: expected a kind of {', '.join(_KINDS)}, got {kind!r}"
+            )
+        if kind.startswith("+"):
+            log.put(lane, row, float(log.lo[row]), float(log.hi[row]))
+        else:
+            log.take_back(lane, row)
+    return log.rest([one for lane in lanes.values() for one in lane.held])
+
+
+class _Log:
+    """The rows of a changelog, as arrays."""
+
+    def __init__(self, changes: pa.Table) -> None:
+        self.changes = changes
+        self.ref = changes.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+        self.lo, self.hi = changes.column("lo").to_numpy(), changes.column("hi").to_numpy()
+        modelled = [
+            one.name for one in changes.schema if pa.types.is_list(one.type) and one.name != "lineage"
+        ]
+        computed = {*modelled, *(f"{name}{end}" for name in modelled for end in ("_err", "_drift"))}
+        skipped = {*_PLACED, *computed, "segment_id", "lineage"}
+        self.plain = [name for name in changes.column_names if name not in skipped]
+        columns = [changes.column(name).to_pylist() for name in self.plain]
+        self.identity = list(zip(*columns, strict=True)) if columns else [()] * len(self.ref)
+        self.models = [changes.column(name).to_pylist() for name in modelled]
+
+    def put(self, lane: _Lane, row: int, lo: float, hi: float) -> None:
+        """A range of a row holds."""
+        insort(lane.held, _Held(self.ref[row] / 1e6 + lo, row, lo, hi))
+        lane.longest = max(lane.longest, hi - lo)
+
+    def take_back(self, lane: _Lane, row: int) -> None:
+        """Cut what a row says out of those that hold, the nearest in value first."""
+        left = [(float(self.lo[row]), float(self.hi[row]))]
+        near = self._near(lane, row)
+        middle = 0.5 * (self.lo[row] + self.hi[row])
+        for one in sorted(near, key=lambda other: self._apart(other.row, row, middle)):
+            by = float(self.ref[row] - self.ref[one.row]) / 1e6
+            slack = GRAIN + _ULPS * max(abs(by), abs(one.lo), abs(one.hi))
+            pieces, rest = [one], []
+            for lo, hi in left:
+                cut, missed = _cut(pieces, lo + by, hi + by, slack)
+                pieces = cut
+                rest += [(a - by, b - by) for a, b in missed]
+            if not any(piece is one for piece in pieces):
+                del lane.held[bisect_left(lane.held, one)]
+                for piece in pieces:
+                    self.put(lane, one.row, piece.lo, piece.hi)
+            left = rest
+            if not left:
+                return
+        if any(hi - lo > _MICROSECOND or lo == hi for lo, hi in left):
+            said = {**dict(zip(self.plain, self.identity[row], strict=True)), "range": left[0]}
+            raise ChangelogError(
+                f"apply_changes: row {row} takes back what does not hold: {said}; a changelog is applied from its first row on"
+            )
+
+    def _near(self, lane: _Lane, row: int) -> list[_Held]:
+        """What of a lane can meet a row's range."""
+        at = self.ref[row] / 1e6
+        first = bisect_left(lane.held, _Held(at + self.lo[row] - lane.longest - 1e-3, -1, 0.0, 0.0))
+        last = bisect_left(lane.held, _Held(at + self.hi[row] + 1e-3, -1, 0.0, 0.0))
+        return lane.held[first:last]
+
+    def _apart(self, held: int, row: int, at: float) -> float:
+        """How far two rows' values are from each other at an instant, relative to the second's ``ref``."""
+        by = float(self.ref[row] - self.ref[held]) / 1e6
+        return sum(
+            abs(_value(model[held], at + by) - _value(model[row], at))
+            for model in self.models
+            if model[held] is not None and model[row] is not None
+        )
+
+    def rest(self, held: list[_Held]) -> pa.Table:
+        """The segments that hold, by key and begin."""
+        held = sorted(held)
+        table = self.changes.take(pa.array([one.row for one in held], pa.int64()))
+        for name in ("lo", "hi"):
+            place = table.column_names.index(name)
+            values = pa.array([getattr(one, name) for one in held], pa.float64())
+            table = table.set_column(place, table.schema.field(name), values)
+        table = table.drop_columns([name for name in ("kind", *_ORDER) if name in table.column_names])
+        keys = table.select([name for name in self.plain if name != "certainty"])
+        keys = keys.append_column("begin", pa.array(np.arange(len(held))))
+        return table.take(pa.compute.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
+
+
+def _cut(
+    pieces: Sequence[_Held], lo: float, hi: float, slack: float
+) -> tuple[list[_Held], list[tuple[float, float]]]:
+    """Pieces of one row without ``[lo, hi)``, and what of that none of them had. Remainders up to ``slack`` are nothing."""
+    kept: list[_Held] = []
+    missed = [(lo, hi)]
+    for one in pieces:
+        point = one.lo == one.hi
+        if point or lo == hi:
+            same = point and lo == hi and abs(one.lo - lo) <= slack and bool(missed)
+            missed = [] if same else missed
+            kept += [] if same else [one]
+            continue
+        if min(hi, one.hi) - max(lo, one.lo) <= slack:
+            # A range that short is one by itself only where it was made so.
+            tiny = one.hi - one.lo <= slack and lo - slack <= one.lo and one.hi <= hi + slack
+            kept += [] if tiny else [one]
+            continue
+        kept += [
+            replace(one, lo=a, hi=b)
+            for a, b in ((one.lo, max(one.lo, lo)), (min(one.hi, hi), one.hi))
+            if b - a > slack
+        ]
+        missed = [
+            part
+            for a, b in missed
+            for part in ((a, min(b, max(a, one.lo))), (max(a, min(b, one.hi)), b))
+            if part[1] - part[0] > slack
+        ]
+    return kept, missed
+
+
+def _value(coefficients: Sequence[float], at: float) -> float:
+    found = 0.0
+    for one in reversed(coefficients):
+        found = found * at + one
+    return found

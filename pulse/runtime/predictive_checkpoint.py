@@ -1,0 +1,139 @@
+"""What a job keeps between runs: of which job the checkpoint is, and in process, state and progress (semantics 6.4).
+
+::
+
+    checkpoint/_pulse_job.json    what results depend on; a job that differs is refused
+    checkpoint/spark              Spark's own, where Spark runs the job
+    checkpoint/local/next         the files of the batch that is under way, by stream: it is run again with the same ones
+    checkpoint/local/state        all of the prediction after the last whole batch
+
+In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
+batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is ours alone
+and is pickled, as on Spark: a checkpoint is to be trusted like the program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pulse.core.errors import PulseError
+from pulse.runtime.predictive_job import Job
+from pulse.runtime.predictor import Prediction, Predictor
+
+FINGERPRINT = "_pulse_job.json"
+Files = Mapping[str, list[Path]]
+
+
+class CheckpointError(PulseError, ValueError):
+    """A checkpoint that belongs to another job."""
+
+
+def keep_fingerprint(job: Job, engine: str = "spark") -> None:
+    """Note what the checkpoint is of, or refuse the job if it is of another, or of another engine."""
+    assert job.checkpoint is not None
+    file = Path(job.checkpoint) / FINGERPRINT
+    other = "local" if engine == "spark" else "spark"
+    if (Path(job.checkpoint) / other).exists():
+        raise CheckpointError(
+            f"{job.where}: the checkpoint {job.checkpoint} is of engine '{other}', whose state '{engine}' cannot go on from; "
+            f"run the job with engine '{other}', or give it a new checkpoint and a new sink"
+        )
+    mine = job.fingerprint()
+    if not file.exists():
+        replace_file(file, json.dumps(mine, indent=2, sort_keys=True).encode())
+        return
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    changed = list(_differences(kept, mine, ""))
+    if changed:
+        raise CheckpointError(
+            f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
+            "not fit; change the job back, or give it a new checkpoint and a new sink"
+        )
+
+
+def _differences(old: Any, new: Any, at: str) -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            line
+            for key in sorted({*old, *new})
+            for line in _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+        ]
+    return [] if old == new else [f"{at} was {old!r}, is {new!r}"]
+
+
+class Progress:
+    """A job's state and progress in process: ``batch`` is the number of the next batch, ``seen`` the files of those before.
+
+    Without a checkpoint nothing is kept.
+    """
+
+    def __init__(self, job: Job, predictor: Predictor) -> None:
+        self.folder: Path | None = None
+        self.batch = 0
+        self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
+        self.prediction = Prediction(predictor)
+        self.beside: dict[str, Any] = {}  # what else is kept with the state: what was heard of accents
+        if job.checkpoint is None:
+            return
+        keep_fingerprint(job, "local")
+        self.folder = Path(job.checkpoint) / "local"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / "state").exists():
+            self._restore((self.folder / "state").read_bytes())
+
+    def _restore(self, data: bytes) -> None:
+        from pulse.runtime.predictive_state import unpack_state
+
+        kept = unpack_state(data)
+        self.batch = kept["batch"]
+        self.seen = {name: set(map(Path, files)) for name, files in kept["seen"].items()}
+        self.prediction = Prediction(self.prediction.predictor, **kept["prediction"])
+        self.beside = kept.get("beside", {})
+
+    def planned(self) -> Files | None:
+        """The files of a batch that was begun and is not whole."""
+        if self.folder is None or not (self.folder / "next").exists():
+            return None
+        plan = json.loads((self.folder / "next").read_text(encoding="utf-8"))
+        if plan["batch"] != self.batch:
+            return None
+        return {name: [Path(one) for one in plan["files"].get(name, [])] for name in self.seen}
+
+    def begin(self, files: Files) -> None:
+        """A batch of these files is under way."""
+        if self.folder is not None:
+            plan = {
+                "batch": self.batch,
+                "files": {name: list(map(str, some)) for name, some in files.items()},
+            }
+            replace_file(self.folder / "next", json.dumps(plan).encode())
+
+    def commit(self, files: Files) -> None:
+        """The batch is whole."""
+        self.batch += 1
+        for name, some in files.items():
+            self.seen[name].update(some)
+        if self.folder is None:
+            return
+        from pulse.runtime.predictive_state import pack_state
+
+        state = {
+            one.name: getattr(self.prediction, one.name)
+            for one in fields(Prediction)
+            if one.name != "predictor"
+        }
+        seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
+        kept = {"batch": self.batch, "seen": seen, "prediction": state, "beside": self.beside}
+        replace_file(self.folder / "state", pack_state(kept))
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Write a file whole, in place of what is there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}")
+    draft.write_bytes(data)
+    draft.replace(file)

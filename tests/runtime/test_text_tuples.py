@@ -1,0 +1,100 @@
+"""Tuples in text: what a line lacks is null, whatever else is in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pulse.runtime.text_tuples import Dialect, cast_what_parses, csv_header, read_csv, read_json
+
+TYPES = {"symbol": pa.string(), "t": pa.timestamp("us"), "price": pa.float64()}
+
+
+def written(folder: Path, *lines: str) -> Path:
+    file = folder / "ticks"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
+def told(table: pa.Table) -> list[tuple[object, ...]]:
+    return [
+        (row["symbol"], None if row["t"] is None else row["t"].second, row["price"])
+        for row in table.to_pylist()
+    ]
+
+
+def test_lines_of_csv_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) -> None:
+    good, second = "1.5,2024-01-01 10:00:01,a,x", " 2 ,2024-01-01 10:00:02,b,y"
+    head = "price,t,symbol,note"
+    whole = read_csv(written(tmp_path, head, good, second), TYPES, Dialect())
+    assert told(whole) == [("a", 1, 1.5), ("b", 2, 2.0)]
+    bad = ("3", "4,noon,c,z", "much,2024-01-01 10:00:05,d,z", "6,2024-01-01 10:00:06,e,z,more", '"7,8')
+    found = read_csv(written(tmp_path, head, good, *bad, "", second), TYPES, Dialect())
+    assert told(found) == [
+        ("a", 1, 1.5),
+        (None, None, 3.0),
+        ("c", None, 4.0),
+        ("d", 5, None),
+        ("e", 6, 6.0),
+        (None, None, None),
+        ("b", 2, 2.0),
+    ]
+    assert found.schema.equals(whole.schema)
+    assert read_csv(written(tmp_path, head, good, "3", second), {}, Dialect()).column(
+        "price"
+    ).to_pylist() == [
+        1.5,
+        3.0,
+        2.0,
+    ]
+
+
+def test_csv_as_the_options_say_it_is_written(tmp_path: Path) -> None:
+    dialect = Dialect.of({"Delimiter": ";", "header": "FALSE", "quote": "'"})
+    assert dialect == Dialect(";", "'", False)
+    for more in ([], ["b"]):
+        found = read_csv(written(tmp_path, "'a;a';2024-01-01 10:00:01;1.5", *more), TYPES, dialect)
+        assert told(found) == [("a;a", 1, 1.5), *(("b", None, None) for _ in more)]
+    assert csv_header(written(tmp_path, "", "﻿a|b"), Dialect("|"))[-1] == "b"
+
+
+def test_an_empty_file_has_no_tuples(tmp_path: Path) -> None:
+    for found in (read_csv(written(tmp_path), TYPES, Dialect()), read_json(written(tmp_path), TYPES)):
+        assert found.schema == pa.schema(list(TYPES.items()))
+        assert not found.num_rows
+    for read in (
+        lambda: read_csv(written(tmp_path), {}, Dialect()),
+        lambda: read_json(written(tmp_path), {}),
+    ):
+        with pytest.raises(pa.ArrowInvalid, match="the file is empty, and no columns are listed"):
+            read()
+    assert csv_header(written(tmp_path), Dialect()) == []
+
+
+def test_lines_of_json_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) -> None:
+    good = json.dumps({"symbol": "a", "t": "2024-01-01 10:00:01", "price": 1.5})
+    bad = (good[:20], "[]", good.replace("1.5", '"much"'), good.replace('"a"', "7"), good.replace("10:", "x"))
+    found = read_json(written(tmp_path, good, *bad), TYPES)
+    nothing = (None, None, None)
+    assert told(found) == [
+        ("a", 1, 1.5),
+        nothing,
+        nothing,
+        ("a", 1, None),
+        ("7", 1, 1.5),
+        ("a", None, 1.5),
+    ]
+    untold = read_json(written(tmp_path, good, good[:20]), {})
+    assert untold.column("price").to_pylist() == [1.5, None]
+
+
+def test_bad_values_among_many_cost_little() -> None:
+    texts = [str(k) for k in range(100_000)]
+    texts[77_777] = "x"
+    found = cast_what_parses(pa.array(texts), pa.int64())
+    assert found.null_count == 1
+    assert not found[77_777].is_valid
+    assert found[99_999].as_py() == 99_999
