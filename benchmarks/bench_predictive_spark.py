@@ -25,7 +25,7 @@ from pulse.datasets.generators import frame
 from pulse.kernels import _jit
 from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job, job_of
-from pulse.runtime.predictive_state import PARCELS, Packer
+from pulse.runtime.predictive_parcels import PARCELS, Packer
 from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sources import frame_of, predictor_of, read_batch, unseen
 from pulse.runtime.trial import dropped

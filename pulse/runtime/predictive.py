@@ -39,22 +39,19 @@ from pulse.runtime.predictive_checkpoint import keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.predictive_logs import Spool
+from pulse.runtime.predictive_parcels import PARCELS, LinePacker, Packer, unpacked_table
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import (
     ASIDE,
     BOUNDS,
     CHANGES,
     ENDING,
-    PARCELS,
     ROWS,
     TALLIED,
-    LinePacker,
-    Packer,
     Predicting,
     Solving,
     Validating,
     unpack_state,
-    unpacked_table,
     write_bounds,
 )
 from pulse.runtime.predictor import Predictor, Tally

@@ -29,17 +29,9 @@ from pulse.runtime.predictive_accents import Ending, Follower, JobAbortedError, 
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_logs import Spool
+from pulse.runtime.predictive_parcels import LinePacker, Packer, unpacked_table
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
-from pulse.runtime.predictive_state import (
-    CHANGES,
-    ENDING,
-    LinePacker,
-    Packer,
-    Solving,
-    Validating,
-    unpack_state,
-    unpacked_table,
-)
+from pulse.runtime.predictive_state import CHANGES, ENDING, Solving, Validating, unpack_state
 from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.sinks import numbered, read_changes
 from pulse.runtime.sources import newest, predictor_of

@@ -13,20 +13,18 @@ import pytest
 
 from pulse.runtime import predictive_state as state
 from pulse.runtime.predictive_job import Job
+from pulse.runtime.predictive_parcels import Packer, arrived, unpacked_table
 from pulse.runtime.predictive_state import (
     ASIDE,
     BOUNDS,
     CHANGES,
-    Packer,
     Predicting,
     Solving,
     StateError,
     Validating,
-    arrived,
     bounds_before,
     pack_state,
     unpack_state,
-    unpacked_table,
     write_bounds,
 )
 from pulse.runtime.sinks import numbered
