@@ -18,6 +18,7 @@ from pulse.commands.fit import fit
 from pulse.commands.generate import generate
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
+from pulse.commands.options import JsonObject
 from pulse.commands.query import query
 from pulse.commands.revise import revise
 from pulse.commands.run import run
@@ -100,7 +101,7 @@ def doctor(
     spark: Annotated[
         bool, typer.Option("--spark", help="Also start Spark and run a kernel in a worker.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Show what Pulse runs on, what is wrong with it and what to do; exit code 1 if anything is.
 

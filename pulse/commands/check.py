@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pulse.commands.query import Query, Streams
+from pulse.commands.options import Accumulate, JsonObject, Parameters, Policy, Query, Streams
 
 
 def check(
@@ -19,22 +19,10 @@ def check(
             "--accents", help="NAME=FILE: a log of accents, after those the model holds; FILE alone."
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter, :name in the query.")
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy", help="evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one."
-        ),
-    ] = None,
-    accumulate: Annotated[
-        bool,
-        typer.Option(
-            "--accumulate/--abort", help="Hold accents that an output cannot express yet, or end the query."
-        ),
-    ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    param: Parameters = None,
+    policy: Policy = None,
+    accumulate: Accumulate = True,
+    as_json: JsonObject = False,
 ) -> None:
     """Show for each accent whether it passes the query, is held, or ends it, operator by operator; exit code 1 if one does.
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pulse.commands.options import Engine
+
 
 def demo(
     out: Annotated[
@@ -15,7 +17,7 @@ def demo(
         typer.Option("--out", help="Where to keep the data and models; else a new temporary folder."),
     ] = None,
     rows: Annotated[str, typer.Option("--rows", help="How many ticks.")] = "2M",
-    engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
+    engine: Engine = "spark",
 ) -> None:
     """Generate ticks and vessels, model them, and ask a query of the models.
 

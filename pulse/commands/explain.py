@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulse.commands.query import Query, Streams
+from pulse.commands.options import Query, Streams
 
 
 def explain(

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from pulse.commands.options import Engine, JsonSummary, Master
+
 
 def fit(
     files: Annotated[list[str], typer.Argument(help="Files, folders or patterns; Parquet, CSV, TAQ or AIS.")],
@@ -82,9 +84,9 @@ def fit(
     param: Annotated[
         list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter of the query of --for.")
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
-    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    engine: Engine = "spark",
+    master: Master = "local[*]",
+    as_json: JsonSummary = False,
 ) -> None:
     """Model files once, with a proven error, to ask about them many times.
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pulse.commands.options import JsonSummary
+
 
 def generate(
     kind: Annotated[str, typer.Argument(help="ticks, vessels or objects.")],
@@ -19,7 +21,7 @@ def generate(
         typer.Option("--knob", help="NAME=VALUE of the generator, such as symbols=300; may be repeated."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    as_json: JsonSummary = False,
 ) -> None:
     """Write generated ticks, vessels or moving objects to a Parquet file.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from pulse.commands.options import JsonObject, Stored
+
 
 def info(
-    model: Annotated[Path, typer.Argument(help="The folder of a stored model.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    model: Stored,
+    as_json: JsonObject = False,
 ) -> None:
     """Show what a stored model is of, what was asked of it and what it achieved.
 

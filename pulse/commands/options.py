@@ -1,4 +1,4 @@
-"""Options as they are written on the command line, read into what the library takes."""
+"""Options of several commands, and options as they are written read into what the library takes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,40 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from pulse.core.errors import PulseError
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOST = 1_000_000  # values of one parameter; more are a slip of the pen
+
+Query = Annotated[str, typer.Argument(help="The query, or @FILE.", show_default=False)]
+Streams = Annotated[
+    list[str], typer.Option("--stream", help="NAME=DIR: a stream of the query and the model it is.")
+]
+Parameters = Annotated[
+    list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter, :name in the query.")
+]
+Policy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy", help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one."
+    ),
+]
+Accumulate = Annotated[
+    bool,
+    typer.Option(
+        "--accumulate/--abort", help="Hold accents that an output cannot express yet, or end the query."
+    ),
+]
+Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
+Stored = Annotated[Path, typer.Argument(help="The folder of a stored model.")]
+Engine = Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")]
+Master = Annotated[str, typer.Option("--master", help="Spark's master.")]
+JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class OptionError(PulseError, ValueError):

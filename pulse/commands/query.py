@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pulse.commands.options import Accumulate, Engine, Master, Parameters, Policy, Possible, Query, Streams
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,20 +18,11 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
-Query = Annotated[str, typer.Argument(help="The query, or @FILE.", show_default=False)]
-Streams = Annotated[
-    list[str], typer.Option("--stream", help="NAME=DIR: a stream of the query and the model it is.")
-]
-Engine = Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")]
-Master = Annotated[str, typer.Option("--master", help="Spark's master.")]
-
 
 def query(
     query: Query,
     stream: Streams,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter, :name in the query.")
-    ] = None,
+    param: Parameters = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +32,7 @@ def query(
     segments: Annotated[
         bool, typer.Option("--segments", help="Result segments instead of sampled tuples.")
     ] = False,
-    possible: Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")] = False,
+    possible: Possible = False,
     lineage: Annotated[
         bool, typer.Option("--lineage", help="With --segments: the inputs that caused each.")
     ] = False,
@@ -56,19 +49,8 @@ def query(
             "--accents", help="NAME=FILE: a log of accents, for a model that was fitted without; FILE alone."
         ),
     ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one.",
-        ),
-    ] = None,
-    accumulate: Annotated[
-        bool,
-        typer.Option(
-            "--accumulate/--abort", help="Hold accents that an output cannot express yet, or end the query."
-        ),
-    ] = True,
+    policy: Policy = None,
+    accumulate: Accumulate = True,
     revised_from: Annotated[
         list[str] | None,
         typer.Option(

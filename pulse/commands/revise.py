@@ -7,16 +7,19 @@ import logging
 import time as clock
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pulse.commands.options import Engine, JsonSummary, Master, Stored
+
 if TYPE_CHECKING:
     from pulse.runtime.revise import Outcome
+    from pulse.session import Session
 
 
 def revise(
-    model: Annotated[Path, typer.Argument(help="The folder of a stored model.")],
+    model: Stored,
     revisions: Annotated[
         list[str] | None,
         typer.Option("--revisions", help="Files of revisions: Parquet, CSV, JSON by the line, TAQ, AIS."),
@@ -44,9 +47,9 @@ def revise(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")] = False,
-    engine: Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")] = "spark",
-    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    engine: Engine = "spark",
+    master: Master = "local[*]",
+    as_json: JsonSummary = False,
 ) -> None:
     """Correct a stored model by revisions of its tuples: in place, whole or not at all.
 
@@ -65,6 +68,7 @@ def revise(
       pulse revise prices --merge
     """
     from pulse.commands import options
+    from pulse.session import Session
 
     if not revisions and not merge:
         raise options.OptionError(
@@ -77,7 +81,7 @@ def revise(
         if revisions:
             given = options.names(revisions)
             asked = {"keep": keep, "known": known, "reader": reader, "time_unit": time_unit, "dry": dry_run}
-            _revise(model, given, asked, Engine(engine, master), merge=merge, as_json=as_json)
+            _revise(model, given, asked, Session(master, engine=engine), merge=merge, as_json=as_json)
         else:
             _merge(model, as_json=as_json)
     except KeyboardInterrupt:
@@ -92,22 +96,14 @@ def _unless_interrupted(record: logging.LogRecord) -> bool:
     return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
-class Engine(NamedTuple):
-    """What a revision runs on."""
-
-    name: str
-    master: str
-
-
 def _revise(
-    model: Path, revisions: list[str], asked: dict[str, Any], engine: Engine, *, merge: bool, as_json: bool
+    model: Path, revisions: list[str], asked: dict[str, Any], session: Session, *, merge: bool, as_json: bool
 ) -> None:
     from pulse.commands.progress import Bar
-    from pulse.session import Session
     from pulse.store.compact import compact
 
     begin = clock.perf_counter()
-    with Session(engine.master, engine=engine.name) as session, Bar() as bar:
+    with session, Bar() as bar:
         outcome = session.revise(model, revisions, **asked, progress=bar.step)
     if merge:
         outcome = replace(outcome, model=compact(model))

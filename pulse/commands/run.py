@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pulse.commands.options import Master
+
 if TYPE_CHECKING:
     from pulse.runtime.predictive_job import Job
     from pulse.runtime.predictive_local import Status
@@ -30,7 +32,7 @@ def run(
     engine: Annotated[
         str | None, typer.Option("--engine", help="spark, or local: in this process; else as the job says.")
     ] = None,
-    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]",
+    master: Master = "local[*]",
 ) -> None:
     """Run a predictive job: results before the data arrives, and most tuples only checked.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pulse.commands.query import Engine, Master, Query, Streams
+from pulse.commands.options import Engine, Master, Possible, Query, Streams
 
 
 def sweep(
@@ -40,7 +40,7 @@ def sweep(
     value: Annotated[
         str, typer.Option("--value", help="The column of the summary that --heatmap shows.")
     ] = "seconds",
-    possible: Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")] = False,
+    possible: Possible = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
     engine: Engine = "spark",
     master: Master = "local[*]",
