@@ -7,28 +7,23 @@ by the line. A row that cannot be read as an element is kept aside with the reas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import REF
 from pulse.core.errors import ColumnTypeError, ElementError
 from pulse.core.schema import StreamSchema
-from pulse.datasets.errors import DatasetError, EmptyInputError, readable
-from pulse.datasets.json_lines import read_json_lines
-from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
+from pulse.datasets.errors import DatasetError
+from pulse.datasets.json_lines import Unread
 from pulse.datasets.recorded import Recorded
+from pulse.datasets.row_files import SUFFIXES, Rows, read_rows
 from pulse.datasets.time_columns import check_time_unit, to_time
 from pulse.datasets.units import Paths, expand
-from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revision_schema, with_reason
+from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema, with_reason
 
-JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-SUFFIXES = (*PARQUET_SUFFIXES, ".csv", ".txt", *JSON_SUFFIXES)
 KIND_COLUMNS = ("kind", "row_kind", "rowkind", "op", "__op")
 KINDS: Mapping[str, str] = {
     "+i": "+I", "insert": "+I", "c": "+I", "r": "+I",
@@ -46,55 +41,31 @@ def read_changelog_files(
     ``time_unit`` (s, ms, us, ns) is needed where times are numbers since 1970.
     """
     check_time_unit(time_unit)
+    return read_each(
+        paths,
+        schema,
+        lambda rows, path: from_table(
+            rows.table, schema, known=known, time_unit=time_unit, where=path, unread=rows.unread
+        ),
+    )
+
+
+def read_each(paths: Paths, schema: StreamSchema, of_rows: Callable[[Rows, str], Recorded]) -> Recorded:
+    """What ``of_rows`` makes of the rows of each file, one after the other; what is no row is set aside."""
     found, aside = [Revisions.empty(schema)], []
     for path in expand(paths, SUFFIXES):
-        table, lines = read_rows(path)
-        one = from_table(table, schema, known=known, time_unit=time_unit, where=path)
+        rows = read_rows(path)
+        one = of_rows(rows, path)
         found.append(one.revisions)
-        aside += [one.aside, lines_aside(schema, lines)]
+        aside += [one.aside, _unread_aside(schema, rows.unread)]
     return Recorded(Revisions.concat(found), pa.concat_tables(aside))
 
 
-def read_rows(path: str) -> tuple[pa.Table, list[str]]:
-    """A file's rows, and what is wrong with the lines that are none. CSV comes as text."""
-    lowered = path.lower()
-    with readable(path):
-        if not Path(path).stat().st_size:
-            raise EmptyInputError(f"{path}: the file is empty; expected a changelog")
-        if lowered.endswith(PARQUET_SUFFIXES):
-            return pq.read_table(path), []
-        if lowered.endswith(JSON_SUFFIXES):
-            return read_json_lines(path, _other_half)
-        return _read_csv(path)
-
-
-def _other_half(row: dict[str, Any]) -> int:
-    """Where the other value of a replacement is: after its old one, before its new one."""
-    for name, value in row.items():
-        if name.casefold() in KIND_COLUMNS and isinstance(value, str):
-            return {"-U": 1, "+U": -1}.get(KINDS.get(value.strip().casefold(), value), 0)
-    return 0
-
-
-def _read_csv(path: str) -> tuple[pa.Table, list[str]]:
-    wrong: list[str] = []
-
-    def note(row: Any) -> str:
-        text = row.text if len(row.text) < 80 else f"{row.text[:80]}…"
-        wrong.append(f"malformed: expected {row.expected_columns} fields, got {row.actual_columns}: {text!r}")
-        return "skip"
-
-    with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
-        names = [name.strip().strip('"') for name in file.readline().rstrip("\r\n").split(",")]
-    table = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False),
-        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=["", "null"]
-        ),
-    )
-    return table, wrong
+def _unread_aside(schema: StreamSchema, unread: Sequence[Unread]) -> pa.Table:
+    """What is no row, as rows that are set aside."""
+    empty = revision_schema(schema)
+    nothing = pa.table([pa.nulls(len(unread), field.type) for field in empty], schema=empty)
+    return with_reason(nothing, [one.reason for one in unread])
 
 
 def from_table(
@@ -104,11 +75,16 @@ def from_table(
     known: str | None = None,
     time_unit: str | None = None,
     where: str = "revisions",
+    unread: Sequence[Unread] = (),
 ) -> Recorded:
-    """Revisions from a table whose values may still be text; what does not read is kept aside."""
+    """Revisions from a table whose values may still be text; what does not read is kept aside.
+
+    ``unread``: what of a file is none of the rows; those on two sides of it are no pair.
+    """
     kind = kind_column(table.column_names, where)
     table = table.set_column(table.column_names.index(kind), KIND, kinds_of(table.column(kind)))
-    return sifted(*converted(table, schema, known=known, time_unit=time_unit, where=where), schema)
+    typed, reasons = converted(table, schema, known=known, time_unit=time_unit, where=where)
+    return sifted(typed, reasons, schema, unread)
 
 
 def converted(
@@ -137,22 +113,14 @@ def converted(
     return pa.table(columns), reasons
 
 
-def sifted(table: pa.Table, reasons: list[str], schema: StreamSchema) -> Recorded:
-    """Rows with a reason go aside, and with an old value its new one; so do those that make no element."""
-    bad = np.array([reason != "" for reason in reasons], dtype=bool)
-    kinds = table.column(KIND).to_pylist()
-    for row in np.flatnonzero(bad).tolist():
-        step, other = {"-U": (1, "+U"), "+U": (-1, "-U")}.get(kinds[row], (0, None))
-        pair = row + step
-        if step and 0 <= pair < len(kinds) and kinds[pair] == other and not bad[pair]:
-            bad[pair], reasons[pair] = True, f"its {kinds[row]}: {reasons[row]}"
+def sifted(
+    table: pa.Table, reasons: Sequence[str], schema: StreamSchema, unread: Sequence[Unread] = ()
+) -> Recorded:
+    """Rows with a reason go aside, and those that make no element."""
     try:
-        revisions, aside = Revisions.sift(table.filter(pa.array(~bad)), schema)
-        broken = revision_rows(table.filter(pa.array(bad)), schema)
+        return Recorded(*Revisions.sift(table, schema, wrong=reasons, unread=unread))
     except ElementError as e:
         raise DatasetError(str(e)) from None
-    lost = with_reason(broken, [reason for reason in reasons if reason])
-    return Recorded(revisions, pa.concat_tables([aside, lost]))
 
 
 def kind_column(names: list[str], where: str) -> str:
@@ -224,9 +192,3 @@ def _spread(values: pa.Array, rows: Any, length: int, type_: pa.DataType) -> pa.
     index = np.full(length, -1, dtype=np.int64)
     index[rows] = np.arange(len(values))
     return values.take(pa.array(index, mask=index < 0)) if len(values) else pa.nulls(length, type_)
-
-
-def lines_aside(schema: StreamSchema, lines: list[str]) -> pa.Table:
-    """Lines that are no row, as rows that are set aside."""
-    empty = revision_schema(schema)
-    return with_reason(pa.table([pa.nulls(len(lines), field.type) for field in empty], schema=empty), lines)

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.schema import StreamSchema
-from pulse.datasets.changelog import SUFFIXES, converted, lines_aside, read_rows, sifted
+from pulse.datasets.changelog import converted, read_each, sifted
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.time_columns import check_time_unit, to_time
-from pulse.datasets.units import Paths, expand
-from pulse.stream.revisions import KIND, KNOWN, Revisions
+from pulse.datasets.units import Paths
+from pulse.stream.revisions import KIND, KNOWN
 
 _STAMPS = (("ts_us", "us"), ("ts_ms", "ms"), ("ts_ns", "ns"))
 
@@ -31,13 +31,11 @@ def read_debezium(
     ``known`` names another column of the event than ``ts_ms`` for the known times.
     """
     check_time_unit(time_unit)
-    found, aside = [Revisions.empty(schema)], []
-    for path in expand(paths, SUFFIXES):
-        events, lines = read_rows(path)
-        one = from_events(events, schema, known=known, time_unit=time_unit, where=path)
-        found.append(one.revisions)
-        aside += [one.aside, lines_aside(schema, lines)]
-    return Recorded(Revisions.concat(found), pa.concat_tables(aside))
+    return read_each(
+        paths,
+        schema,
+        lambda rows, path: from_events(rows.table, schema, known=known, time_unit=time_unit, where=path),
+    )
 
 
 def from_events(

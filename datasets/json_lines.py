@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.json
@@ -18,31 +18,37 @@ import pyarrow.json
 from pulse.datasets.errors import DatasetError
 
 Row = dict[str, Any]
-OtherHalf = Callable[[Row], int]
 
 _WHOLE = 1 << 63  # whole numbers below it have a type
 _SHOWN = 60
 
 
-def read_json_lines(path: str, other_half: OtherHalf) -> tuple[pa.Table, list[str]]:
-    """The rows of a file, and per line that is none of them what is wrong, with its number from 1.
+class Unread(NamedTuple):
+    """What of a file is no row: how many rows were read before it, and what is wrong with it."""
 
-    ``other_half`` says of a row whether it means nothing without the one right before (-1) or after (1) it; else 0. Where that
-    one is malformed, both go.
-    """
+    before: int
+    reason: str
+
+
+def read_json_lines(path: str) -> tuple[pa.Table, list[Unread]]:
+    """The rows of a file, and the lines that are none of them, with their numbers from 1."""
     try:
         return pyarrow.json.read_json(path), []
     except pa.ArrowInvalid as whole:
         rows, wrong = _parsed(path)
-        wrong |= _of_another_kind(rows, wrong)
-        _lose_partners(rows, wrong, other_half)
-        good = [row for number, row in rows.items() if number not in wrong]
-        reasons = [f"malformed: line {number}: {why}" for number, why in sorted(wrong.items())]
+        wrong |= _of_another_kind(rows)
+        good: list[Row] = []
+        unread: list[Unread] = []
+        for number in sorted({*rows, *wrong}):
+            if number in wrong:
+                unread.append(Unread(len(good), f"malformed: line {number}: {wrong[number]}"))
+            else:
+                good.append(rows[number])
         if not good:
             raise DatasetError(
-                f"{path}: no line reads as a JSON object; {reasons[0] if reasons else whole}"
+                f"{path}: no line reads as a JSON object; {unread[0].reason if unread else whole}"
             ) from None
-        return _table(good), reasons
+        return _table(good), unread
 
 
 def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
@@ -65,7 +71,7 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
     return rows, wrong
 
 
-def _of_another_kind(rows: dict[int, Row], wrong: dict[int, str]) -> dict[int, str]:
+def _of_another_kind(rows: dict[int, Row]) -> dict[int, str]:
     """Lines that hold another kind of value in a field than most lines do."""
     kinds: dict[str, Counter[str]] = {}
     for row in rows.values():
@@ -99,17 +105,6 @@ def _fields(row: Row, within: str = "") -> Iterator[tuple[str, str, Any]]:
             yield field, "a number" if isinstance(value, float) or abs(value) < _WHOLE else _ODD, value
         else:
             yield field, "text" if isinstance(value, str) else "a list", value
-
-
-def _lose_partners(rows: dict[int, Row], wrong: dict[int, str], other_half: OtherHalf) -> None:
-    """Take rows out that lack the other half now, so that it is not seen in what comes next."""
-    numbers = sorted({*rows, *wrong})
-    place = {number: i for i, number in enumerate(numbers)}
-    for number in sorted(wrong):
-        for step in (-1, 1):
-            i = place[number] + step
-            if 0 <= i < len(numbers) and numbers[i] not in wrong and other_half(rows[numbers[i]]) == -step:
-                wrong[numbers[i]] = f"its other half in line {number} is malformed"
 
 
 def _table(rows: list[Row]) -> pa.Table:

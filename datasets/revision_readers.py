@@ -6,7 +6,7 @@ import difflib
 
 from pulse.core.schema import StreamSchema
 from pulse.datasets.arrivals import ARRIVAL, LATE, read_arrivals, read_late
-from pulse.datasets.changelog import KIND_COLUMNS, SUFFIXES, read_changelog_files, read_rows
+from pulse.datasets.changelog import KIND_COLUMNS, read_changelog_files
 from pulse.datasets.corrections import read_corrections
 from pulse.datasets.debezium import read_debezium
 from pulse.datasets.errors import DatasetError, UnknownFormatError
@@ -14,6 +14,7 @@ from pulse.datasets.format import TextFormat
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, open_parquet
 from pulse.datasets.projection import Projection
 from pulse.datasets.recorded import Recorded
+from pulse.datasets.row_files import JSON_SUFFIXES, SUFFIXES, read_rows
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import Paths, expand
 
@@ -77,7 +78,7 @@ def _columns(path: str) -> list[str]:
     if lowered.endswith(PARQUET_SUFFIXES):
         with open_parquet(path) as file:
             return list(file.schema_arrow.names)
-    if lowered.endswith((".json", ".jsonl", ".ndjson")):
-        return list(read_rows(path)[0].column_names)
+    if lowered.endswith(JSON_SUFFIXES):
+        return list(read_rows(path).table.column_names)
     names = read_layout(path, ",", "latin-1").names
     return names[0].split("|") if len(names) == 1 else list(names)

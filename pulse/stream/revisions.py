@@ -14,7 +14,7 @@ sets it aside, with all the others that fit nothing, and says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,7 @@ NO_KNOWN = -(1 << 63)
 """What :attr:`Revisions.known` holds where a revision does not say since when it is known."""
 
 _INSERTION, _DELETION, _OLD, _NEW, _STRANGE = range(5)
+_MALFORMED = "malformed: "
 _TUPLE = dict[str, Any]
 _Elements = Iterator[Insertion[_TUPLE] | Deletion[_TUPLE] | Replacement[_TUPLE]]
 
@@ -76,26 +77,35 @@ class Revisions:
         >>> len(revisions), revisions.old_rows.tolist(), revisions.new_rows.tolist()
         (1, [0], [1])
         """
-        typed, reasons = _read(table, schema, known)
-        for row, reason in enumerate(reasons):
+        typed = revision_rows(table, schema, known=known)
+        for row, reason in enumerate(_wrong(typed, schema)):
             if reason:
                 raise ElementError(f"revisions, row {row}: {reason}")
-        return cls(schema, typed)
+        return cls(schema, _known_of_pairs(typed))
 
     @classmethod
     def sift(
-        cls, table: Any, schema: StreamSchema, *, known: str | None = None
+        cls,
+        table: Any,
+        schema: StreamSchema,
+        *,
+        wrong: Sequence[str] = (),
+        unread: Sequence[tuple[int, str]] = (),
     ) -> tuple[Revisions, pa.Table]:
         """As :meth:`of`, but rows that are no element are kept aside, with a column ``reason``, and the others stand.
 
-        Columns that are missing or of the wrong type remain an error: then no row can be read.
+        ``wrong``: per row what a reader has found wrong with it, or nothing. ``unread``: what a reader could make no row of,
+        and how many rows were before it. Neither brings rows together that did not follow each other: a replacement is
+        two neighbours, and stands or falls as a whole. Columns that are missing or of the wrong type remain an error:
+        then no row can be read.
         """
-        typed, reasons = _read(table, schema, known)
+        typed = revision_rows(table, schema)
+        reasons = _wrong(typed, schema, wrong, unread)
         bad = np.array([reason != "" for reason in reasons], dtype=bool)
         if not bad.any():
-            return cls(schema, typed), with_reason(typed.slice(0, 0), [])
+            return cls(schema, _known_of_pairs(typed)), with_reason(typed.slice(0, 0), [])
         aside = with_reason(typed.filter(pa.array(bad)), [reason for reason in reasons if reason])
-        return cls(schema, typed.filter(pa.array(~bad))), aside
+        return cls(schema, _known_of_pairs(typed.filter(pa.array(~bad)))), aside
 
     @classmethod
     def empty(cls, schema: StreamSchema) -> Revisions:
@@ -170,12 +180,6 @@ def with_reason(rows: pa.Table, reasons: Sequence[str] | pa.Array) -> pa.Table:
     return rows.append_column(REASON, pa.array(reasons, pa.string()))
 
 
-def _read(table: Any, schema: StreamSchema, known: str | None) -> tuple[pa.Table, list[str]]:
-    """The rows in the types of revisions, and per row what is wrong with it, or nothing."""
-    typed = revision_rows(table, schema, known=known)
-    return _known_of_pairs(typed), _wrong(typed, schema)
-
-
 def revision_rows(table: Any, schema: StreamSchema, *, known: str | None = None) -> pa.Table:
     """Rows with the columns and types of revisions, whether or not they make elements; see :meth:`Revisions.of`."""
     wanted = revision_schema(schema)
@@ -215,29 +219,39 @@ def _timestamps(column: pa.Array, name: str) -> pa.Array:
     return pa.array(whole, mask=missing if missing.any() else None).cast(REF)
 
 
-def _wrong(table: pa.Table, schema: StreamSchema) -> list[str]:
-    """Per row, why it is no part of an element; empty where it is one."""
-    codes = _kind_codes(table.column(KIND))
-    before, after = np.append(-1, codes[:-1]), np.append(codes[1:], -1)
-    reasons = [""] * len(codes)
-    strange = table.column(KIND)
-    for row in np.flatnonzero(codes == _STRANGE):
-        reasons[row] = f"malformed: expected a kind of {', '.join(KIND_CODES)}, got {strange[row].as_py()!r}"
-    for row in np.flatnonzero((codes == _OLD) & (after != _NEW)):
-        reasons[row] = "malformed: expected the new value (+U) of this -U in the row after it, got " + (
-            str(strange[row + 1].as_py()) if row + 1 < len(codes) else "the end"
-        )
-    for row in np.flatnonzero((codes == _NEW) & (before != _OLD)):
-        reasons[row] = "malformed: expected the old value (-U) of this +U in the row before it, got " + (
-            str(strange[row - 1].as_py()) if row else "the beginning"
-        )
+def _wrong(
+    table: pa.Table, schema: StreamSchema, given: Sequence[str] = (), unread: Sequence[tuple[int, str]] = ()
+) -> list[str]:
+    """Per row, why it is no part of an element; empty where it is one. See :meth:`Revisions.sift`."""
+    kinds, codes = table.column(KIND), _kind_codes(table.column(KIND))
+    n = len(codes)
+    reasons = list(given) or [""] * n
+    is_led = np.append(False, codes[:-1] == _OLD)[:n] & (codes == _NEW)  # its other half is right before it
+    is_led[[row for row, _ in unread if row < n]] = False
+    leads = np.append(is_led[1:], False)[:n]
+    last, first = dict(unread), dict(reversed(unread))  # of what is unread before a row
+
+    def say(mask: BoolArray, what: str, got: Callable[[int], str]) -> None:
+        for row in np.flatnonzero(mask).tolist():
+            reasons[row] = reasons[row] or f"{_MALFORMED}{what}{got(row).removeprefix(_MALFORMED)}"
+
+    def before(row: int) -> str:
+        return last.get(row) or (str(kinds[row - 1]) if row else "the beginning")
+
+    def after(row: int) -> str:
+        return first.get(row + 1) or (str(kinds[row + 1]) if row + 1 < n else "the end")
+
+    codes_are = f"expected a kind of {', '.join(KIND_CODES)}, got "
+    say(codes == _STRANGE, codes_are, lambda row: repr(kinds[row].as_py()))
+    say((codes == _OLD) & ~leads, "expected the new value (+U) of this -U in the row after it, got ", after)
+    say(
+        (codes == _NEW) & ~is_led, "expected the old value (-U) of this +U in the row before it, got ", before
+    )
     for name in (*schema.key_names, schema.time):
-        if table.column(name).null_count:
-            for row in np.flatnonzero(_mask(table.column(name).is_null())):
-                pair = row + 1 if codes[row] == _OLD else row - 1 if codes[row] == _NEW else row
-                for one in {int(row), int(pair)}:  # a replacement stands or falls as a whole
-                    if 0 <= one < len(codes) and not reasons[one]:
-                        reasons[one] = f"malformed: expected a value of '{name}', got none"
+        say(_mask(table.column(name).is_null()), f"expected a value of '{name}', got ", lambda _: "none")
+    bad = np.array([reason != "" for reason in reasons], dtype=bool)
+    say(leads & np.append(bad[1:], False)[:n], "its +U: ", lambda row: reasons[row + 1])
+    say(is_led & np.append(False, bad[:-1])[:n], "its -U: ", lambda row: reasons[row - 1])
     return reasons
 
 

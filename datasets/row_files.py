@@ -1,0 +1,68 @@
+"""Files of rows in any form: Parquet, CSV and JSON by the line; and what in them is no row, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from pulse.datasets.errors import EmptyInputError, readable
+from pulse.datasets.json_lines import Unread, read_json_lines
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
+from pulse.datasets.text_blocks import read_layout
+
+JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+SUFFIXES = (*PARQUET_SUFFIXES, ".csv", ".txt", *JSON_SUFFIXES)
+_SHOWN = 80
+
+
+class Rows(NamedTuple):
+    """The rows of a file, and what of it is none of them."""
+
+    table: pa.Table
+    unread: list[Unread]
+
+
+def read_rows(path: str) -> Rows:
+    """A file's rows. CSV comes as text."""
+    lowered = path.lower()
+    with readable(path):
+        if not Path(path).stat().st_size:
+            raise EmptyInputError(f"{path}: the file is empty; expected a changelog")
+        if lowered.endswith(PARQUET_SUFFIXES):
+            return Rows(pq.read_table(path), [])
+        if lowered.endswith(JSON_SUFFIXES):
+            return Rows(*read_json_lines(path))
+        return _read_csv(path)
+
+
+def _read_csv(path: str) -> Rows:
+    layout = read_layout(path, ",", "utf-8")
+    names = [layout.names[layout.index(name)] for name in layout.names]
+    text = dict.fromkeys(names, pa.string())
+    unread: list[Unread] = []
+
+    def note(row: Any) -> str:
+        shown = row.text if len(row.text) < _SHOWN else f"{row.text[:_SHOWN]}…"
+        reason = f"malformed: expected {row.expected_columns} fields, got {row.actual_columns}: {shown!r}"
+        # Arrow counts rows from 1, and counts neither empty lines nor line breaks within quotes.
+        unread.append(Unread(row.number - 1 - len(unread), reason))
+        return "skip"
+
+    if Path(path).stat().st_size == layout.header_bytes:
+        return Rows(pa.schema(list(text.items())).empty_table(), [])
+    with Path(path).open("rb") as file:
+        file.seek(layout.header_bytes)
+        table = pyarrow.csv.read_csv(
+            file,
+            # One thread: only then does Arrow know the numbers of rows.
+            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=text, strings_can_be_null=True, null_values=["", "null"]
+            ),
+        )
+    return Rows(table, unread)
