@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from pulse.store.model import Model
 from pulse.store.stored import Stored
 from pulse.stream.accents import AccentError
 from pulse.stream.description import Domain
-from pulse.stream.log import AccentLog
+from pulse.stream.log import AccentLog, UnsupportedAccentError
 from pulse.stream.plan_of_rows import AbortedError
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode
@@ -42,9 +42,9 @@ class QueryAbortedError(AbortedError):
     emitted: Any = None
 
 
-def aborted(restating: Restating, emitted: Any) -> QueryAbortedError:
+def aborted(reason: str, emitted: Any) -> QueryAbortedError:
     """The error that ends a query, with what it gave."""
-    error = QueryAbortedError(restating.reason)
+    error = QueryAbortedError(reason)
     error.emitted = emitted
     return error
 
@@ -104,6 +104,16 @@ class JobAccents:
     undoing: Mapping[str, Undoing] = field(default_factory=dict)
     restating: Restating | None = None
 
+    @property
+    def ends(self) -> str:
+        """Why the query ends at an accent; empty where it goes on."""
+        return "" if self.restating is None or self.restating.end is None else self.restating.reason
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise the error of a query that ends at an accent, with what it gave."""
+        if self.ends:
+            raise aborted(self.ends, emitted)
+
 
 NO_ACCENTS = JobAccents()
 AS_STORED = Evolution()
@@ -144,6 +154,16 @@ def follow(
     policies = {name: _policy(evolution, name) for name in logs}
     domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
     return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
+
+
+def refuse_accents(models: Iterable[Stored]) -> None:
+    """Revisions compare results of two versions in the units of the start: with accents they would not be restated."""
+    for stored in models:
+        if stored.open().manifest.accents is not None:
+            raise UnsupportedAccentError(
+                f"revisions: {stored.path} was fitted with accents, and what changed of its results cannot be restated in the "
+                "units in force; ask for the results of both versions (--version) and compare them"
+            )
 
 
 def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> JobAccents:

@@ -12,12 +12,13 @@ from pulse.plan.accented import Accented
 from pulse.plan.explain import explain
 from pulse.plan.query import Query
 from pulse.runtime import local
-from pulse.runtime.accents import AS_STORED, Evolution, aborted, follow
+from pulse.runtime.accents import AS_STORED, Evolution, follow
 from pulse.runtime.job import Job, at_versions, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
 from pulse.store.stored import Stored
+from pulse.stream.log import UnsupportedAccentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +79,11 @@ class Answer:
         """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
         from pulse.runtime.revised import RevisedAnswer
 
+        if self._evolution.logs:
+            raise UnsupportedAccentError(
+                f"revisions: what changed of results cannot be restated by accents, and the query has some for "
+                f"{', '.join(sorted(self._evolution.logs))}; ask for the results of both versions and compare them"
+            )
         return RevisedAnswer(self.query, self._paths, since, spark=self._spark, **options)
 
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
@@ -96,9 +102,8 @@ class Answer:
 
             table = self._collected(historical.frame(self._spark(), job).limit(count + 1))
         shown = table.slice(0, count), table.num_rows > count
-        restating = job.accents.restating
-        if restating is not None and restating.end is not None and not shown[1]:
-            raise aborted(restating, shown[0])
+        if not shown[1]:
+            job.accents.check_end(shown[0])
         return shown
 
     def to_arrow(self) -> pa.Table:
@@ -140,9 +145,7 @@ class Answer:
         job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
         rows = self._written(job, out, overwrite=overwrite, progress=progress)
-        restating = job.accents.restating
-        if restating is not None and restating.end is not None:
-            raise aborted(restating, out)
+        job.accents.check_end(out)
         return rows
 
     def plot(self, **options: Any) -> Any:
@@ -172,9 +175,7 @@ class Answer:
             from pulse.runtime import historical
 
             result = historical.frame(self._spark(), job)
-        restating = job.accents.restating
-        if restating is not None and restating.end is not None:
-            raise aborted(restating, result)
+        job.accents.check_end(result)
         return result
 
     def _written(self, job: Job, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:

@@ -34,6 +34,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import reach
 from pulse.plan.versions import checked
+from pulse.runtime.accents import refuse_accents
 from pulse.runtime.around import Spans, read_around, spans_of
 from pulse.runtime.evaluate import Evaluation, without_possible
 from pulse.runtime.job import RateError, at_versions
@@ -165,6 +166,7 @@ def prepare_revised(
     names = sorted({scan.stream for scan in scans(query.plan)})
     old = {name: old.get(name, fixed[name]).pinned() for name in names}
     new = {name: new.get(name, fixed[name]).pinned() for name in names}
+    refuse_accents((*old.values(), *new.values()))
     regions = {name: touched(old[name].open(), new[name].open()) for name in names}
     if known:
         regions = {name: _before(one, min(known)) for name, one in regions.items()}

@@ -25,6 +25,7 @@ from pulse.operators.summary import Summary, from_rows
 from pulse.plan.nodes import Node, Scan
 from pulse.plan.query import Query
 from pulse.runtime import local
+from pulse.runtime.accents import aborted
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.fragment_work import result_of
 from pulse.runtime.job import Job, prepare
@@ -112,6 +113,19 @@ class SweepJob:
             for values in self.grid
         )
 
+    def check_end(self, emitted: Any) -> None:
+        """Raise the error of variants that end at an accent, as a query of its own would, with what all of them gave."""
+        ended = [
+            (values, job.accents.ends)
+            for values, job in zip(self.grid, self.jobs, strict=True)
+            if job.accents.ends
+        ]
+        if not ended:
+            return
+        values, reason = ended[0]
+        named = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise aborted(f"sweep: {len(ended)} of {len(self.grid)} variants end; {named}: {reason}", emitted)
+
     @property
     def one_pass(self) -> bool:
         """Whether every variant is one fragment, so that all can share what was read."""
@@ -152,7 +166,10 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
 
 
 class Sweep:
-    """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns."""
+    """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns.
+
+    A sweep whose query ends at an accent raises as an answer does, with what its variants gave before as ``emitted``.
+    """
 
     def __init__(
         self,
@@ -169,11 +186,11 @@ class Sweep:
 
     def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """The sampled tuples of every variant."""
-        return self._run(self._job(tuples=True), progress)
+        return self._checked(self._job(tuples=True), progress)
 
     def segments(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """The result segments of every variant."""
-        return self._run(self._job(tuples=False), progress)
+        return self._checked(self._job(tuples=False), progress)
 
     def write(
         self,
@@ -186,14 +203,9 @@ class Sweep:
         """Write the tuples (by default where the query has a rate) or segments of every variant; how many rows."""
         job = self._job(tuples=self._has_rate if tuples is None else tuples)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
-        if self._spark is None:
-            return write_batches(_in_process(job, progress), job.schema, out)
-        from pulse.runtime import historical
-        from pulse.runtime.watch import watched
-
-        frame = historical.sweep_frame(self._spark(), job)
-        with watched(self._spark(), progress) if progress is not None else nullcontext():
-            return write_frame(frame, out, overwrite=overwrite)
+        rows = self._written(job, out, overwrite=overwrite, progress=progress)
+        job.check_end(out)
+        return rows
 
     def summary(self, progress: Progress | None = None) -> pa.Table:
         """Per variant: ``ranges`` in which it holds, ``seconds`` in all, ``certain_seconds``, and of each modelled attribute
@@ -207,7 +219,9 @@ class Sweep:
             assert self._spark is not None
             with translated(), watched(self._spark(), progress) if progress is not None else nullcontext():
                 partial = partial.toArrow()  # a row per unit and variant
-        return _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
+        table = _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
+        job.check_end(table)
+        return table
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name} ({len(values)} values)" for name, values in self.grid.axes)
@@ -215,6 +229,21 @@ class Sweep:
 
     def _job(self, *, tuples: bool, summary: bool = False) -> SweepJob:
         return SweepJob(self.query, self.grid, self._paths, tuples, summary)
+
+    def _checked(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
+        result = self._run(job, progress)
+        job.check_end(result)
+        return result
+
+    def _written(self, job: SweepJob, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
+        if self._spark is None:
+            return write_batches(_in_process(job, progress), job.schema, out)
+        from pulse.runtime import historical
+        from pulse.runtime.watch import watched
+
+        frame = historical.sweep_frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(frame, out, overwrite=overwrite)
 
     def _run(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
         if self._spark is None:

@@ -16,6 +16,7 @@ from pulse.core.time import format_instant
 from pulse.runtime.accents import EvolutionError, QueryAbortedError
 from pulse.runtime.job import prepare
 from pulse.stream.accents import AccentError
+from pulse.stream.log import UnsupportedAccentError
 from tests.runtime.asking import MACD, SECOND, START, local, rows_of, ticks
 
 SPLIT = START + 61 * SECOND + SECOND // 2  # between two ticks
@@ -180,6 +181,111 @@ def test_an_abort_gives_what_came_before_and_then_the_error(tmp_path):
         answer.head(10_000, tuples=False)
     assert shown.value.emitted.num_rows == ends.num_rows
     assert answer.head(3, tuples=False)[0].num_rows == 3
+
+
+def test_a_sweep_gives_what_came_before_and_then_the_error(tmp_path):
+    """As a query does for each variant: none is cut at the accent without a word."""
+    model = fit(ticks(count=COUNT), accents=[f"{format_instant(SPLIT)} [[true, drop(price)]]"])
+    swept = local().sweep(MACD, streams={"S": model}, short=[2, 5], long=[20])
+    out = str(tmp_path / "out.parquet")
+    asked = (swept.tuples, swept.segments, swept.summary, lambda: swept.write(out))
+    found = []
+    for work in asked:
+        said = r"2 of 2 variants end; short=2, long=20: query: ends at .*cannot do without"
+        with pytest.raises(QueryAbortedError, match=said) as caught:
+            work()
+        found.append(caught.value.emitted)
+    tuples, segments, summary, written = found
+    for short in (2, 5):
+        with pytest.raises(QueryAbortedError) as alone:
+            local().sql(MACD, streams={"S": model}, short=short, long=20).tuples()
+        own = tuples.filter(pc.equal(tuples["short"], short)).drop_columns(["short", "long"])
+        assert own.num_rows > 0
+        assert rows_of(own) == rows_of(alone.value.emitted)
+    assert segments.num_rows > 0
+    assert summary["seconds"].to_pylist() == pytest.approx([2.0 * n for n in _rows_by_variant(tuples)])
+    assert written == out
+    assert rows_of(pq.read_table(out)) == rows_of(tuples)
+
+
+def _rows_by_variant(tuples: pa.Table) -> list[int]:
+    return [pc.sum(pc.equal(tuples["short"], short)).as_py() for short in (2, 5)]
+
+
+def test_a_sweep_over_a_split_is_every_variant_restated(models):
+    swept = local().sweep(MACD, streams={"S": models["accented"]}, short=[2, 5], long=[20])
+    tuples = swept.tuples()
+    for short in (2, 5):
+        own = tuples.filter(pc.equal(tuples["short"], short)).drop_columns(["short", "long"])
+        alone = local().sql(MACD, streams={"S": models["plain"]}, short=short, long=20).tuples()
+        expected = rescaled(alone, "diff", "diff_err")
+        assert own.select(["symbol", "t"]).equals(alone.select(["symbol", "t"]))
+        assert np.allclose(own["diff"], expected["diff"], rtol=1e-12)
+
+
+ALL = "select symbol, price from S where price > 0"
+
+
+@pytest.mark.parametrize("name", ["accented", "raw"])
+def test_lineage_names_the_stored_segments_of_both_sides_of_the_split(models, name):
+    how = {"accents": [LINE]} if name == "raw" else {}
+    found = ask(models[name], ALL, lineage=True, **how)
+    segments = found.segments()
+    stored = models[name].read().to_arrow()
+    wanted = set(zip(stored["symbol"].to_pylist(), stored["ref"].to_pylist(), strict=True))
+    for row in segments.to_pylist():
+        (cause,) = row["lineage"]
+        assert (row["symbol"], cause["ref"]) in wanted
+        start = cause["ref"].timestamp() + cause["lo"]
+        at = row["ref"].timestamp() + row["lo"]
+        assert start <= at <= cause["ref"].timestamp() + cause["hi"]
+    causes = found.causes()
+    assert len(set(causes["segment_id"].to_pylist())) == causes.num_rows == stored.num_rows
+    assert segments.num_rows == stored.num_rows + 1  # one is cut at the split
+
+
+@pytest.mark.parametrize("name", ["accented", "raw"])
+def test_as_of_a_version_or_a_time(models, name):
+    how = {"accents": [LINE]} if name == "raw" else {}
+    now = ask(models[name], ALL, **how).segments()
+    told = ask(models[name], ALL.replace("from S", "from S as of version 1"), **how)
+    assert (
+        rows_of(told.segments())
+        == rows_of(ask(models[name], ALL, version=1, **how).segments())
+        == rows_of(now)
+    )
+    later = START + 70 * SECOND
+    macd = ask(models[name], as_of=format_instant(later), **how).tuples()
+    plain = ask(models["plain"], as_of=format_instant(later)).tuples()
+    assert pc.sum(pc.greater_equal(macd["t"].cast(pa.int64()), SPLIT)).as_py() > 0
+    assert macd.select(["symbol", "t"]).equals(plain.select(["symbol", "t"]))
+    assert np.allclose(macd["diff"], rescaled(plain, "diff")["diff"], rtol=1e-12)
+
+
+def test_a_version_before_its_accents_and_one_after(tmp_path):
+    """An append brings data and its accents: the version before has neither."""
+    data, at = split(ticks(count=COUNT)), START + 50 * SECOND
+    late = pc.greater_equal(data["t"].cast(pa.int64()), at)
+    fit(data.filter(pc.invert(late)), out=tmp_path / "m")
+    model = fit(data.filter(late), out=tmp_path / "m", append=True, accents=[LINE])
+    first = ask(model, ALL, version=1)
+    assert first.accents().fates == ()
+    assert rows_of(first.segments()) == rows_of(ask(fit(data.filter(pc.invert(late))), ALL).segments())
+    both = ask(model, MACD).tuples()
+    whole = ask(fit(data, accents=[LINE]), MACD).tuples()
+    assert both.select(["symbol", "t"]).equals(whole.select(["symbol", "t"]))
+    assert np.allclose(both["diff"], whole["diff"], rtol=1e-12)
+    with pytest.raises(UnsupportedAccentError, match=r"m was fitted with accents.*\(--version\)"):
+        local().revised(ALL, 1, streams={"S": model}).segments()
+
+
+def test_revisions_of_results_are_not_given_in_other_units(models):
+    with pytest.raises(
+        UnsupportedAccentError, match="cannot be restated by accents, and the query has some for S"
+    ):
+        ask(models["raw"], ALL, accents=[LINE]).revised(1)
+    with pytest.raises(UnsupportedAccentError, match="was fitted with accents"):
+        ask(models["accented"], ALL).revised(1).segments()
 
 
 def test_a_dropped_attribute_ends_for_its_rows_only():
