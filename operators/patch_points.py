@@ -39,9 +39,10 @@ class PatchPoints:
 
     def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
         """Which groups can be patched."""
-        n = old.groups
         good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
-        if self.function == "avg":  # how many there are must not be in doubt
+        if self.function not in ("sum", "count"):
+            # How many there are must not be in doubt; nor is the bound of a doubtful extremum, the width of what lies in the
+            # window, what it was when one of the values is another.
             np.logical_and.at(good, results.group, results.certainty == CERTAIN)
         as_many = np.flatnonzero(good)
         one, other = old.select_groups(as_many), new.select_groups(as_many)
@@ -49,11 +50,9 @@ class PatchPoints:
         same &= one.err[self.argument] == other.err[self.argument]
         same &= (one.certainty == CERTAIN) & (other.certainty == CERTAIN)
         np.logical_and.at(good, as_many[one.group], same)
-        if self.function in ("min", "max"):
-            sign = 1.0 if self.function == "max" else -1.0
-            worst, weakest = np.full(n, -np.inf), np.full(n, np.inf)
-            np.maximum.at(worst, old.group, sign * evaluate(old.models[self.argument], old.lo))
-            np.minimum.at(weakest, results.group, sign * results.models[self.output][:, 0])
+        if not self._sums:
+            worst, weakest = np.full(old.groups, -np.inf), self._weakest(results)
+            np.maximum.at(worst, old.group, self._sign * evaluate(old.models[self.argument], old.lo))
             with np.errstate(invalid="ignore"):
                 good &= weakest - worst > TOLERANCE * (np.abs(weakest) + np.abs(worst))
         return good
@@ -79,8 +78,7 @@ class PatchPoints:
         )
         fill = np.zeros(new.groups)
         if not self._sums:  # a value that beats nothing
-            low = np.full(new.groups, np.inf)
-            np.minimum.at(low, results.group, self._sign * results.models[self.output][:, 0])
+            low = self._weakest(results)
             fill = self._sign * (low - np.maximum(np.abs(low), 1.0))
         change: Function = filled(windows, values[:, None], around, fill)
         both = common(results, change)
@@ -99,6 +97,12 @@ class PatchPoints:
     @property
     def _sign(self) -> float:
         return -1.0 if self.function == "min" else 1.0
+
+    def _weakest(self, results: Relation) -> FloatArray:
+        """Per group the least of the results, as ``max`` sees it."""
+        found = np.full(results.groups, np.inf)
+        np.minimum.at(found, results.group, self._sign * results.models[self.output][:, 0])
+        return found
 
     def _changes(self, old: Relation, new: Relation, tail: IntArray, head: IntArray) -> FloatArray:
         """What the changed tuples ``tail[i]:head[i]`` do to a window: how much they add, or the best of them."""

@@ -147,6 +147,34 @@ def test_tuples_replaced_at_their_instants(function: str, data: st.DataObject, s
     found = values(patch.patched(old, after, results, AROUND, count), "w", INSTANTS)
     assert found.keys() == wanted.keys()
     assert [x for x, _ in found.values()] == pytest.approx([wanted[t][0] for t in found], abs=1e-9)
+    assert [err for _, err in found.values()] == pytest.approx([wanted[t][1] for t in found])
+
+
+@pytest.mark.parametrize("function", ["sum", "count", "min", "max", "avg"])
+@given(data=st.data())
+def test_bounds_of_windows_in_doubt(function: str, data: st.DataObject) -> None:
+    """Where a tuple of a window may not take part, the bound says what that could change: a patch has to keep it true."""
+    size = 3
+    pieces = [(float(t), float(t), data.draw(number), 0.0) for t in range(LENGTH)]
+    at = data.draw(st.integers(0, LENGTH - 1))
+    likely = np.array([2 if t != at and data.draw(st.booleans()) else 3 for t in range(LENGTH)], np.uint8)
+    new = (float(at), float(at), data.draw(number), 0.0)
+    told = function, "x", "w", size * SECOND
+    operator, patch = PointWindow(*told), PatchPoints(*told)
+    before, after = stream(pieces, points=True), stream([*pieces[:at], new, *pieces[at + 1 :]], points=True)
+    results = operator.segments(replace(before, certainty=likely))
+    held = results.ref + np.rint(results.lo * 1e6).astype(np.int64)
+    results = results.take(np.flatnonzero((held > at * SECOND) & (held <= (at + size) * SECOND)))
+    one, other = stream(pieces[at : at + 1], points=True), stream([new], points=True)
+    if not patch.check(one, other, results).all():
+        assert function not in ("sum", "count")
+        return
+    wanted = values(operator.segments(replace(after, certainty=likely)), "w", INSTANTS)
+    found = values(
+        patch.patched(one, other, results, AROUND, lambda group, _: np.full(len(group), size)), "w", INSTANTS
+    )
+    for t, (_, err) in found.items():
+        assert err >= wanted[t][1] * (1 - 1e-12)
 
 
 def test_rounding_in_bounds_is_patched_and_added() -> None:
