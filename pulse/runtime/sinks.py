@@ -26,6 +26,9 @@ from pulse.runtime.predictive_job import Job, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BESIDE = ("now", "batch", "position")
+"""Columns of a job's changelog beside those of results and their ``kind``."""
+
 _KEPT_STATES = 16
 Batch = Callable[[int, pa.Table], None]
 
@@ -116,7 +119,7 @@ class ConsoleSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
         """Print the rows."""
-        for row in changes.drop_columns(["batch", "position", "now"]).to_pylist():
+        for row in changes.drop_columns(list(BESIDE)).to_pylist():
             begin, kind = row.pop("ref"), row.pop("kind")
             at = int(pa.scalar(begin, pa.timestamp("us")).cast(pa.int64()).as_py())
             lo, hi = row.pop("lo"), row.pop("hi")

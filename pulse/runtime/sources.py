@@ -25,6 +25,7 @@ from pulse.plan.nodes import scans
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
+from pulse.runtime.sinks import BESIDE
 from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
 from pulse.stream.policy import Policy
 
@@ -52,6 +53,12 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
         name: schema_of(one, (given or {}).get(name), where=job.where) for name, one in job.streams.items()
     }
     query = parse(job.query, schemas, tuple(job.parameters)).bind(job.parameters)
+    for name in query.plan.columns.names:
+        if name.lower() in BESIDE:
+            raise JobError(
+                f"{job.where}: query: a changelog has columns {', '.join(BESIDE)} of its own, got results with '{name}'; call it "
+                f"something else: {name} AS ..."
+            )
     if any(scan.at is not None for scan in scans(query.plan)):
         raise JobError(f"{job.where}: AS OF is for stored models; a running stream is as it is known now")
     specs = {}
@@ -159,14 +166,17 @@ def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | N
 def files_of(stream: StreamJob) -> list[Path]:
     """The files that are there, in the order of their arrival."""
     assert stream.path is not None
-    root = Path(stream.path)
-    if root.is_file():
-        found = [root]
-    elif root.is_dir():
-        found = [one for one in root.rglob("*") if one.is_file() and not _hidden(one.relative_to(root))]
-    else:
-        found = [one for one in root.parent.glob(root.name) if one.is_file()]
+    given = Path(stream.path)
+    found: set[Path] = set()
+    for root in [given] if given.exists() else _matching(given):
+        inside = root.rglob("*") if root.is_dir() else [root]
+        found |= {one for one in inside if one.is_file() and not _hidden(one.relative_to(root))}
     return sorted(found, key=lambda one: (one.stat().st_mtime_ns // 1_000_000, str(one)))
+
+
+def _matching(pattern: Path) -> Iterator[Path]:
+    root = Path(pattern.anchor)
+    return root.glob(str(pattern.relative_to(root)))
 
 
 def read_file(stream: StreamJob, file: Path) -> pa.Table:

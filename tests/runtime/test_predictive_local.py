@@ -102,6 +102,26 @@ def test_streams_that_cannot_be_read_in_process_or_at_all(tmp_path: Path) -> Non
         run_local(climbing_job(tmp_path))
 
 
+def test_files_of_folders_by_pattern(tmp_path: Path) -> None:
+    """A pattern may name files or folders, at any depth: those of a folder count as if it were given by itself."""
+    (tmp_path / "in").mkdir()
+    for part in range(2):
+        climbing(tmp_path / "in" / f"part={part}", files=part + 1)
+    (tmp_path / "in" / "part=1" / "_SUCCESS").write_text("", encoding="utf-8")
+    wanted = ["part=0/0.parquet", "part=1/0.parquet", "part=1/1.parquet"]
+    for pattern, count in {"in": 3, "in/part=*": 3, "in/part=?/*.parquet": 3, "in/*/1.parquet": 1}.items():
+        files = files_of(climbing_job(tmp_path, stream={"path": pattern}).streams["S"])
+        assert [str(file.relative_to(tmp_path / "in")) for file in files] == wanted[-count:]
+
+
+@pytest.mark.parametrize("name", ["now", "Batch", "position"])
+def test_results_named_as_columns_of_the_changelog(tmp_path: Path, name: str) -> None:
+    climbing(tmp_path / "in")
+    query = f"select id, x as {name} from S where x > 15"
+    with pytest.raises(JobError, match=f"columns now, batch, position of its own, got .*'{name}'"):
+        run_local(climbing_job(tmp_path, query=query))
+
+
 def test_tuples_set_aside_are_kept(tmp_path: Path) -> None:
     climbing(tmp_path / "in")
     late = pa.table(
