@@ -18,7 +18,7 @@ from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_points import RefitPoints
 from pulse.operators.refit_result import Refitted, RevisionCounts, patches, without_drift
 from pulse.operators.refit_source import SegmentSource, TupleSource
-from pulse.operators.refit_tuples import Corrected, correct
+from pulse.operators.refit_tuples import Corrected, Telling, correct
 from pulse.operators.refit_work import Refit
 from pulse.stream.revisions import Revisions
 
@@ -32,13 +32,14 @@ def refit(
     revisions: Revisions,
     *,
     ends: pa.Table | None = None,
+    told: Telling | None = None,
 ) -> Refitted:
     """Correct a model by revisions of its tuples.
 
     ``tuples`` and ``segments`` are tables, complete for the keys revised and by key and time, or functions that are asked for
     regions: the tuples in them and one on either side of each, the segments that meet them. ``ends``: the rows of the keys'
-    ends, if a later fit is to go on from them.
+    ends, if a later fit is to go on from them. ``told`` gives tuples as they are named in reasons, if not as they are.
     """
-    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions)
+    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, told)
     job.run()
     return job.result(ends)

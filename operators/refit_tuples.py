@@ -7,6 +7,7 @@ deletion and an insertion. Revisions are applied in order of arrival, so they ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +42,16 @@ class Corrected(NamedTuple):
     change: IntArray
 
 
-def correct(tuples: pa.Table, revisions: Revisions, *, nonfinite: str = "reject") -> Corrected:
+Telling = Callable[[pa.Table], pa.Table]
+
+
+def correct(
+    tuples: pa.Table, revisions: Revisions, *, nonfinite: str = "reject", told: Telling | None = None
+) -> Corrected:
     """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
 
-    With ``nonfinite="hole"`` a new value that is no number is a tuple that ends what is known, else it is set aside.
+    With ``nonfinite="hole"`` a new value that is no number is a tuple that ends what is known, else it is set aside. ``told``
+    gives tuples as reasons name them: in the units they were recorded in, say.
     """
     schema = revisions.schema
     rows = revisions.table.drop_columns([KIND, KNOWN])
@@ -53,7 +60,7 @@ def correct(tuples: pa.Table, revisions: Revisions, *, nonfinite: str = "reject"
     key = key_ranks([_whole(both, name) for name in schema.key_names], total)
     time, _ = times(both, schema)
     instant = dense(key, time)
-    ledger = _Ledger(both, n, instant, schema)
+    ledger = _Ledger(both, n, instant, schema, told)
     finite = (
         np.logical_and.reduce(np.isfinite(values(rows, schema)), axis=0) if nonfinite == "reject" else None
     )
@@ -122,8 +129,10 @@ def dense(key: IntArray, time: IntArray) -> IntArray:
 class _Ledger:
     """Which rows of ``both`` (``n`` tuples, then rows of revisions) are recorded, and in what order at one instant."""
 
-    def __init__(self, both: pa.Table, n: int, instant: IntArray, schema: StreamSchema) -> None:
-        self.both, self.n, self.instant, self.schema = both, n, instant, schema
+    def __init__(
+        self, both: pa.Table, n: int, instant: IntArray, schema: StreamSchema, told: Telling | None = None
+    ) -> None:
+        self.both, self.n, self.instant, self.schema, self.told = both, n, instant, schema, told
         named = np.zeros(int(instant.max(initial=-1)) + 1, dtype=bool)
         named[instant[n:]] = True
         near = np.append(np.flatnonzero(named[instant[:n]]), np.arange(n, len(instant)))
@@ -178,7 +187,9 @@ class _Ledger:
 
     def _said(self, row: int, *, unmodelled: bool = True) -> str:
         names = [*self.schema.modelled_names, *(self.schema.unmodelled_names if unmodelled else ())]
-        return ", ".join(f"{name} = {self.both.column(name)[row].as_py()!r}" for name in names)
+        said = self.both.slice(row, 1)
+        said = said if self.told is None else self.told(said)
+        return ", ".join(f"{name} = {said.column(name)[0].as_py()!r}" for name in names)
 
     def _mismatch(self, row: int, held: list[int], replaces: bool) -> str:
         what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"

@@ -22,7 +22,7 @@ from pulse.operators.refit_ranges import Stretches, fit_stretches
 from pulse.operators.refit_result import Refitted, RevisionCounts, patches, without_drift
 from pulse.operators.refit_source import SegmentSource, TupleSource, segment_source, tuple_source
 from pulse.operators.refit_truth import Comparison, among, compare, pieces
-from pulse.operators.refit_tuples import Corrected, correct, dense
+from pulse.operators.refit_tuples import Corrected, Telling, correct, dense
 from pulse.operators.tuples import values
 from pulse.stream.revisions import Revisions
 
@@ -36,8 +36,9 @@ class Refit:
         tuples: pa.Table | TupleSource,
         segments: SegmentBatch | SegmentSource,
         revisions: Revisions,
+        told: Telling | None = None,
     ) -> None:
-        self.spec, self.revisions = spec, revisions
+        self.spec, self.revisions, self._told = spec, revisions, told
         self._tuples = tuple_source(tuples, spec.schema, nonfinite=spec.nonfinite)
         self._segments = segment_source(segments)
         self.old: list[SegmentBatch] = []
@@ -63,7 +64,9 @@ class Refit:
         self._points()
 
     def _read(self, regions: Regions) -> None:
-        self.corrected = correct(self._tuples(regions), self.revisions, nonfinite=self.spec.nonfinite)
+        self.corrected = correct(
+            self._tuples(regions), self.revisions, nonfinite=self.spec.nonfinite, told=self._told
+        )
         self.found: Comparison = compare(self.corrected, self.spec)
 
     def _has_points(self) -> bool:

@@ -204,11 +204,6 @@ class Session:
         from pulse.runtime.revise_input import revisions_from
 
         found = self.open(model.path if isinstance(model, Model) else model)
-        if found.manifest.accents is not None:
-            raise SessionError(
-                f"revise: {found.path} was fitted with accents, and is in the units of its stream's start; revisions of such "
-                "models are not supported: correct the data and fit it anew"
-            )
         given = revisions_from(revisions, found, reader=reader, known=known, time_unit=time_unit)
         return revise(
             found,

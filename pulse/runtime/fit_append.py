@@ -103,7 +103,8 @@ def _take_versions(old: Model, staging: Path, versions: set[int]) -> None:
     for version in sorted(versions):
         path = old.path / FILE if version == old.version else manifest_path(old.path, version)
         link(path, manifest_path(staging, version))
-        for name in sorted(Manifest.read(old.path, version).names):
+        manifest = Manifest.read(old.path, version)
+        for name in sorted({*manifest.names, *([] if manifest.accents is None else [manifest.accents])}):
             if not (staging / name).exists():
                 link(old.file(name), staging / (name if name.startswith("_") else f"{OLD}/{name}"))
 

@@ -30,6 +30,7 @@ from pulse.operators.tuples import needed_columns
 from pulse.runtime.frames import for_spark
 from pulse.store.files import statistics_of, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
+from pulse.store.tuple_units import TupleUnits
 from pulse.stream.log import AccentLog
 
 PROGRESS = "_progress"
@@ -58,6 +59,12 @@ class FitJob:
         if undo.is_empty:
             return batches
         return (undo.tuples(_coded(batch, schema.key_names), schema) for batch in batches)
+
+    def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
+        """Tuples that were set aside, in the units they came in: a revision may bring them again."""
+        if tuples is None or self._undo.is_empty:
+            return tuples
+        return TupleUnits(self.spec.schema, self.accents).recorded(tuples)
 
     @cached_property
     def _undo(self) -> Alter:
@@ -88,12 +95,12 @@ def fit_unit(
     try:
         for batch in job.undone(batches):
             segments = fitter.push(batch)
-            aside.write(fitter.take_aside())
+            aside.write(job.as_recorded(fitter.take_aside()))
             tuples.write(_as_kept(fitter.take_recorded(), job))
             if segments is not None and len(segments):
                 yield _part(segments, ordinal, SEGMENTS)
         segments = fitter.finish()
-        aside.write(fitter.take_aside())
+        aside.write(job.as_recorded(fitter.take_aside()))
         tuples.write(_as_kept(fitter.take_recorded(), job))
     finally:
         aside.close()

@@ -33,6 +33,7 @@ from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ASIDE, Model
 from pulse.store.revision import RevisionWriter, begin_revision
+from pulse.store.tuple_units import TupleUnits
 from pulse.store.units import Unit, units
 from pulse.stream.revisions import REASON, Revisions
 
@@ -93,7 +94,7 @@ def revise(
     ``aside``: rows that a reader could not make a revision of; they are kept with the others that fit nothing. ``keep``: the
     version before, and every state between, can still be asked for. ``dry``: nothing is written. Insertions that equal a tuple
     recorded already are counted as repeated; of :class:`Reports` they are set aside. Where no revision applies no version is
-    made.
+    made. Of a stream with accents, every row is in the units in force at its own time.
     """
     if revisions.schema != model.schema:
         raise StoreError(
@@ -200,11 +201,12 @@ def _drafts(folder: Path, version: int) -> Iterator[Draft]:
 
 
 def _tasks(model: Model, revisions: Revisions, draft: Draft) -> tuple[Task, ...]:
-    """The touched units, those bound by a revision that moves a key together; each with its revisions in a file."""
+    """The touched units, those bound by a revision that moves a key together; each with its revisions, as they came, in a file."""
     if not len(revisions):
         return ()
     found = units(model, shared=False)
-    unit_of = _unit_of_rows(model, found, revisions)
+    undone = Revisions(model.schema, TupleUnits(model.schema, model.accents).undone(revisions.table))
+    unit_of = _unit_of_rows(model, found, undone)
     old, new = revisions.old_rows, revisions.new_rows
     first = unit_of[np.where(old >= 0, old, new)]
     second = unit_of[np.where(new >= 0, new, old)]

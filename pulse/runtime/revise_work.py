@@ -37,6 +37,7 @@ from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
 from pulse.store.manifest import LayerFile
 from pulse.store.model import Model
 from pulse.store.revision import LayerFacts, RevisionTarget
+from pulse.store.tuple_units import TupleUnits
 from pulse.store.units import Unit, read_unit
 from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
 
@@ -105,10 +106,15 @@ def revise_units(job: ReviseJob, number: int) -> Done:
 
 
 class _State:
-    """A task's keys while their revisions are applied: what the model says of them, with the rounds so far on top."""
+    """A task's keys while their revisions are applied: what the model says of them, with the rounds so far on top.
 
-    def __init__(self, job: ReviseJob, model: Model, task: Task, revisions: Revisions) -> None:
-        self.job, self.model, self.task, self.revisions = job, model, task, revisions
+    ``given`` are the revisions as they came, ``revisions`` the same in the units of the stream's start.
+    """
+
+    def __init__(self, job: ReviseJob, model: Model, task: Task, given: Revisions) -> None:
+        self.job, self.model, self.task, self.given = job, model, task, given
+        self.units = TupleUnits(model.schema, model.accents)
+        self.revisions = revisions = Revisions(model.schema, self.units.undone(given.table))
         self.spec = job.spec
         self.recorded = self.history = TupleHistory(model)
         self.rounds: list[Round] = []
@@ -147,7 +153,7 @@ class _State:
             if self.history.since() is None:
                 raise  # not too old: there are no tuples to refit from at all
             if len(one.elements) == 1:
-                self._set_aside(some, str(gone))
+                self._set_aside(one.elements, str(gone))
                 return
             parts = _by_key(self.revisions, one.elements, ranks)
             if len(parts) == 1:
@@ -157,10 +163,17 @@ class _State:
 
     def _apply(self, some: Revisions, known: dict[int, int], ranks: IntArray, elements: IntArray) -> None:
         tuples = Watched(self.tuples)
-        refitted = refit(self.spec, tuples, self.segments, some, ends=self.ends)
+        refitted = refit(
+            self.spec,
+            tuples,
+            self.segments,
+            some,
+            ends=self.ends,
+            told=None if self.units.is_one else self.units.recorded,
+        )
         again = repeated(tuples.given, some) & refitted.applied
         if again.any() and self.job.once:
-            self._set_aside(some.take(np.flatnonzero(again)), ALREADY)
+            self._set_aside(elements[again], ALREADY)
             if not again.all():
                 self._apply(some.take(np.flatnonzero(~again)), known, ranks, elements[~again])
             return
@@ -170,7 +183,10 @@ class _State:
         self._note(refitted, moment)
         self.counts.update(asdict(refitted.counts))
         if refitted.aside.num_rows:
-            self.asides.append(refitted.aside)
+            refused = self.given.take(
+                elements[~applied]
+            ).table  # as they came, and in the order of the reasons
+            self.asides.append(with_reason(refused, refitted.aside.column(REASON).combine_chunks()))
         if applied.any():
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
@@ -212,7 +228,8 @@ class _State:
         applied = Revisions.concat([*self.logged, refitted.log])
         return bool(self.recorded.after(applied.table).read(whole).num_rows == 0)
 
-    def _set_aside(self, some: Revisions, reason: str) -> None:
+    def _set_aside(self, elements: IntArray, reason: str) -> None:
+        some = self.given.take(elements)
         self.asides.append(with_reason(some.table, [reason] * some.table.num_rows))
         self.counts.update({"revisions": len(some), "aside": len(some)})
 

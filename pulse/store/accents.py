@@ -89,9 +89,12 @@ def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
 
 
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
-    """The accents of a model that is appended to: what is new must lie after the data that is modelled already."""
+    """The accents of a model that is appended to: what is new must lie after the data that is modelled already.
+
+    An accent at the instant of the newest tuple would speak of that tuple, too.
+    """
     if old is None or new is None:
-        early = [] if new is None or end is None else [one for one in new.controls if one.position < end]
+        early = [] if new is None or end is None else [one for one in new.controls if one.position <= end]
     else:
         known = set(old.controls)
         fresh = [i for i, one in enumerate(new.controls) if one not in known]
@@ -100,7 +103,7 @@ def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> 
             controls=tuple(new.controls[i] for i in fresh),
             lines=tuple(new.lines[i] for i in fresh),
         )
-        early = [one for one in new.controls if end is not None and one.position < end]
+        early = [one for one in new.controls if end is not None and one.position <= end]
     if early:
         raise AccentError(
             f"--append: {early[0]} at {format_instant(early[0].position)} speaks of data that is modelled already, up to "

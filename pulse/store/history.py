@@ -3,7 +3,8 @@
 They are read from where they are, fit by fit: from ``_tuples-FFF-….parquet`` in the model, if the fit was told to keep them,
 else from its source files, if those are there and unchanged. The revisions that have been applied
 (``_revisions-VVV-….parquet``) are laid over them. With a retention the newest stretch alone is kept; asking for more is an error
-that says how much was needed.
+that says how much was needed. All are given in the units of the stream's start, in which kept tuples and the log are; those of
+source files are undone as they are read (:mod:`pulse.store.tuple_units`).
 
 The manifest's ``history``::
 
@@ -33,6 +34,7 @@ from pulse.store.errors import HistoryGoneError
 from pulse.store.log import log_rows, tuple_schema
 from pulse.store.model import Model
 from pulse.store.sources import read_source
+from pulse.store.tuple_units import TupleUnits
 from pulse.stream.revisions import Revisions
 
 _NEAR = 16  # tuples beyond a region that are looked at for its neighbours, if they came evenly; more where that is too few
@@ -190,7 +192,8 @@ class TupleHistory:
                 as_tuples(table, self.schema)
                 for table in read_source(fits[number]["source"], self.schema, where)
             )
-            some = [table if condition is None else table.filter(condition) for table in read]
+            units = TupleUnits(self.schema, self.model.accents)
+            some = [units.undone(table if condition is None else table.filter(condition)) for table in read]
             table = pa.concat_tables([tuple_schema(self.schema).empty_table(), *some])
             earlier = [
                 self._kept(one["tuples"], None, condition)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.session import SessionError
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
 from pulse.stream.accents import Accent, AccentError
@@ -100,8 +99,6 @@ def test_what_cannot_be(tmp_path):
         fit(ticks(), accents=5)
     with pytest.raises(AccentError, match="expected lines, or accents"):
         fit(ticks(), accents=[5])
-    with pytest.raises(SessionError, match="was fitted with accents"):
-        local().revise(model, tmp_path)
     (tmp_path / "m" / model.manifest.accents).write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match="cannot read the accents of the model"):
         _ = Model(tmp_path / "m").accents
