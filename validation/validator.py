@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
@@ -346,14 +346,18 @@ class Validator:
         state = self.state
         state.newest_forgotten = max(state.newest_forgotten, before)
         old = (state.whole[:, key_state.LAST] < before) & (state.whole[:, key_state.EXPIRY] <= before)
-        stay = np.flatnonzero(~old)
-        if len(stay) < len(old):
+        return self.close(old)
+
+    def close(self, gone: BoolArray) -> int:
+        """Let go of these of :attr:`keys`: none of their tuples comes any more; how many."""
+        state, stay = self.state, np.flatnonzero(~gone)
+        if len(stay) < len(gone):
             known = list(state.ids)
             state.ids = {known[row]: i for i, row in enumerate(stay)}
             state.whole, state.real = state.whole[stay], state.real[stay]
             if state.carried.num_columns:
                 state.carried = state.carried.take(pa.array(stay))
-        return len(old) - len(stay)
+        return len(gone) - len(stay)
 
     def state_of(self, key: Key) -> KeyState:
         """What is known of a key (a tuple of its values); an error if nothing is."""

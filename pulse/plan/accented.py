@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 from pulse.core.time import format_instant
 from pulse.plan.derived import Derived, described, renamed
-from pulse.plan.nodes import Node
+from pulse.plan.nodes import Node, Scan
 from pulse.plan.show import line
 from pulse.plan.signatures import Handling, handling
 from pulse.stream.accents import Accent, AddAttribute, AlterData, Control
@@ -28,6 +28,7 @@ from pulse.stream.description import NO_PROMISES, Description, Domain
 from pulse.stream.log import AccentLog
 from pulse.stream.machine import receive
 from pulse.stream.policy import Policy
+from pulse.stream.signature import Signature
 from pulse.stream.state import Mode, State
 from pulse.stream.steps import Alteration, Steps
 from pulse.stream.values import ValueSet
@@ -119,8 +120,17 @@ class _Operator:
     """A node of the plan and what it knows of accents."""
 
     def __init__(
-        self, node: Node, inputs: list[_Operator], domain: Domain, mode: Mode, stream: str = ""
+        self,
+        node: Node,
+        inputs: list[_Operator],
+        domain: Domain,
+        mode: Mode,
+        stream: str = "",
+        careful: bool = False,
     ) -> None:
+        self._careful = (
+            careful  # whether descriptions may speak of what has units: then nothing passes unseen
+        )
         self.inputs, self.stream, self.label = inputs, stream, line(node)
         self._how: Handling = handling(node)
         self._derived = Derived(self._how.outputs) if self._how.outputs is not None else None
@@ -133,7 +143,10 @@ class _Operator:
             common = domains[0]
             for other in domains[1:]:
                 common = common.and_(other) if signature.exclusive else common.or_(other)
-            schemas = [(*one.columns.names, one.columns.time) for one in node.inputs]
+            read = [one.columns for one in node.inputs] or [
+                node.stored if isinstance(node, Scan) else node.columns
+            ]
+            schemas = [(*one.names, one.time) for one in read]
             self._state = State.start(
                 replace(signature, operator=self.label), *schemas, domain=common, mode=mode
             )
@@ -167,7 +180,11 @@ class _Operator:
     def _receive(self, side: int, control: Control, verdicts: list[Verdict] | None) -> tuple[Control, ...]:
         if self._state is None or self._passes_plainly(side, control):
             return (control,)
-        if _is_alteration(control) and control.attribute in self._state.signature.ignored:
+        if (
+            not self._careful
+            and _is_alteration(control)
+            and control.attribute in self._state.signature.ignored
+        ):
             return ()
         self.straight = False
         self._state, step = receive(self._state, side, control)
@@ -177,11 +194,23 @@ class _Operator:
             raise _Abort(step.abort)
         return step.passed
 
+    @property
+    def known(self) -> object:
+        """What is known of the accents so far."""
+        return self._state, None if self._derived is None else self._derived.units
+
+    def recall(self, known: object) -> None:
+        """Go on from what was known."""
+        assert isinstance(known, tuple)
+        self._state, units = known
+        if self._derived is not None:
+            self._derived.units = units
+
     def _passes_plainly(self, side: int, control: Control) -> bool:
-        """Whether alter data passes as it is, whatever came before: descriptions on models never speak of what has units."""
+        """Whether alter data passes as it is, whatever came before: after scans, descriptions never speak of what has units."""
         assert self._state is not None
         signature = self._state.signature
-        if not _is_alteration(control):
+        if self._careful or not _is_alteration(control):
             return False
         name, said = control.attribute, control.description.attributes
         lost = signature.accumulator.among(said) or (signature.window and signature.window.attribute in said)
@@ -203,6 +232,8 @@ def _said(how: Handling, came: list[Control], out: list[Control], stays: bool) -
         return "leaves it out: its output has no such attribute"
     if stays:
         return f"holds it: {how.held}"
+    if how.signature is not None and how.signature.operator == "scan" and names:
+        return _at_scan(how.signature, came, names)
     if (
         how.outputs is not None
         and how.signature is not None
@@ -211,6 +242,21 @@ def _said(how: Handling, came: list[Control], out: list[Control], stays: bool) -
         return "absorbs it: its output is the same in both units"
     if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in came):
         return "holds it, and undoes it meanwhile: its output cannot say yet for which rows"
+    return "absorbs it"
+
+
+def _at_scan(signature: Signature, came: list[Control], names: set[str]) -> str:
+    """What a scan does with an accent that it does not pass."""
+    if any(isinstance(one, Accent) and isinstance(one.primitive, AddAttribute) for one in came):
+        return "absorbs it: what is modelled begins with it"
+    if all(name in signature.absorbed for name in names):
+        return "holds it for good: the fit undid it, and the answer has it in the units of the start"
+    lost = sorted({name for one in came for name in signature.accumulator.among(one.description.attributes)})
+    if lost:
+        return (
+            f"holds it: the fit undid it, and a model cannot tell by {', '.join(lost)} for which rows; the answer stays in the "
+            "units it has until all rows are covered"
+        )
     return "absorbs it"
 
 
@@ -231,7 +277,7 @@ def accented(
     chosen = {name: (policies or {}).get(name, Policy()) for name in logs}
     if not told and (straight := _straight(plan, logs, chosen, mode)) is not None:
         return Accented(plan.columns.time, altered=straight)
-    root = _build(plan, domains or {}, mode)
+    root = _build(plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.entangled))
     passed: list[Accent] = []
     fates: list[Fate] = []
     for name, control in _in_order(logs, chosen):
@@ -262,10 +308,12 @@ def _in_order(logs: Mapping[str, AccentLog], policies: Mapping[str, Policy]) -> 
     yield from sorted(every, key=lambda pair: pair[1].position)
 
 
-def _build(node: Node, domains: Mapping[str, Domain], mode: Mode) -> _Operator:
-    inputs = [_build(one, domains, mode) for one in node.inputs]
+def _build(
+    node: Node, domains: Mapping[str, Domain], mode: Mode, careful: frozenset[str] = frozenset()
+) -> _Operator:
+    inputs = [_build(one, domains, mode, careful) for one in node.inputs]
     stream = str(getattr(node, "stream", ""))
-    return _Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream)
+    return _Operator(node, inputs, domains.get(stream, NO_PROMISES), mode, stream, stream in careful)
 
 
 _Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
@@ -329,3 +377,44 @@ def _operators(root: _Operator) -> Iterator[_Operator]:
     yield root
     for one in root.inputs:
         yield from _operators(one)
+
+
+class Operators:
+    """A plan's operators while accents come one after the other, in the order of their instants.
+
+    ``state`` is what they know, and picklable; operators made with it go on where others were.
+    """
+
+    def __init__(
+        self,
+        plan: Node,
+        *,
+        domains: Mapping[str, Domain] | None = None,
+        mode: Mode = "accumulate",
+        state: tuple[object, ...] | None = None,
+    ) -> None:
+        self._root = _build(plan, domains or {}, mode)
+        for one, known in zip(_operators(self._root), state or (), strict=False):
+            one.recall(known)
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the operators know, from the top."""
+        return tuple(one.known for one in _operators(self._root))
+
+    def push(self, stream: str, control: Control) -> tuple[tuple[Control, ...], str]:
+        """What comes out when a control of a stream comes in, and why the query ends there, if it does."""
+        try:
+            return tuple(self._root.push(stream, control, None)), ""
+        except _Abort as e:
+            return (
+                (),
+                f"query: ends at {format_instant(control.position)}: {e}; what it gave for earlier times stays",
+            )
+
+
+def route(
+    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode = "accumulate"
+) -> _Route | None:
+    """What alter data of one kind becomes, if it passes the plan as it is whatever came before; ``said``: what it compares."""
+    return _route(plan, stream, attribute, alpha, said, mode)

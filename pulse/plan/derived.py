@@ -63,6 +63,15 @@ class Derived:
                 passed += self._moved(one, touched[one.name], position)
         return passed
 
+    @property
+    def units(self) -> tuple[Units, Units]:
+        """The units of the inputs and of the outputs."""
+        return self._inputs, self._units
+
+    @units.setter
+    def units(self, known: tuple[Units, Units]) -> None:
+        self._inputs, self._units = known
+
     def _moved(self, output: Output, where: Description, position: int) -> Iterator[Accent]:
         """From the units that the output is in to those that its inputs are in, where there are such."""
         found: dict[Affine, Description] = {}

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
-from pulse.runtime.predictive_accents import Ending, JobAbortedError
+from pulse.runtime.predictive_accents import JobAbortedError
 from pulse.runtime.predictive_checkpoint import keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
@@ -54,6 +54,7 @@ from pulse.runtime.predictive_state import (
     unpack_state,
     write_bounds,
 )
+from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
 from pulse.runtime.sources import frame_of, log_frame, misplaced, predictor_of, unreadable

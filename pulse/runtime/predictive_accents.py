@@ -17,10 +17,10 @@ describes the tuples from its instant on that come after it was heard (8.1).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,25 +29,27 @@ import pyarrow.compute as pc
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.expression import columns_of
-from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
-from pulse.plan.accented import Accented, accented
+from pulse.plan.accented import accented
+from pulse.plan.derived import described
+from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating
+from pulse.runtime.predictive_listening import Listening, of_keys, together
 from pulse.runtime.predictive_restated import instants, restated_changes
-from pulse.runtime.predictive_undoing import TupleUndoing, blank
-from pulse.stream.accents import (
-    Accent,
-    AccentError,
-    Control,
-    DropAttribute,
-    control_from_json,
-)
-from pulse.stream.description import TRUE
+from pulse.runtime.predictive_revisions import kept_behind
+from pulse.runtime.predictive_texts import of_line, of_row
+from pulse.runtime.predictive_through import Ending, Through
+from pulse.runtime.predictive_turns import BEFORE_ALL
+from pulse.runtime.predictive_undoing import ROW
+from pulse.runtime.standing import GRACE, followed
+from pulse.stream.accents import Accent, Control, DropAttribute
+from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 from pulse.stream.log import AccentLog
 from pulse.stream.policy import Policy
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Emission, Prediction, Predictor
+    from pulse.validation.validator import Validator
 
 
 class JobAbortedError(QueryAbortedError):
@@ -57,12 +59,16 @@ class JobAbortedError(QueryAbortedError):
 @dataclass(frozen=True)
 class Hears:
     """How a stream's accents come: in a ``column`` of its rows, else from a log. ``attributes`` are all that its data has,
-    ``unread`` those of its models that the query does not read."""
+    ``unread`` those of its models that the query does not read, ``absent`` those that are not there until an accent adds
+    them. ``domain`` promises the values of its keys."""
 
     column: str | None = None
     policy: Policy = field(default_factory=Policy)
     attributes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    domain: Domain = NO_PROMISES
+    stream: str = ""
 
     @classmethod
     def of(
@@ -72,6 +78,9 @@ class Hears:
         column: str | None,
         policy: Policy,
         attributes: Collection[str],
+        *,
+        absent: Collection[str] = (),
+        domain: Domain = NO_PROMISES,
     ) -> Hears:
         """With what the query does not read found out."""
         spec = predictor.specs[stream]
@@ -81,35 +90,37 @@ class Hears:
             for name in spec.schema.modelled_names
             if name not in formed and not _reads(predictor, stream, name)
         )
-        return cls(column, policy, tuple(attributes), unread)
+        return cls(column, policy, tuple(attributes), unread, tuple(absent), domain, stream)
+
+    @cached_property
+    def undeclared(self) -> Description:
+        """The rows that are promised not to come."""
+        return FALSE if self.domain == NO_PROMISES else TRUE - self.domain.description
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A batch without its accents: as it came, and in first units; accents set aside by stream, how many were taken, and the
-    restating before them."""
+    """A batch without its accents: as it came, and in first units; what was set aside by stream, how many of it were tuples, how
+    many accents and punctuations were taken, and the restating before them."""
 
     came: Mapping[str, pa.Table]
     tables: Mapping[str, pa.Table]
     aside: Mapping[str, pa.Table]
     count: int = 0
     before: Restating | None = None
+    refused: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples: each place has its own
 
     def told_by(self, place: int) -> Heard:
         """What one place of many says of accents: they all hear the same, and the first one tells."""
         return self if place == 0 else replace(self, aside={}, count=0)
 
-
-class Ending(NamedTuple):
-    """The instant at which a job ends, why, and whether the accent is in the stream itself: then it ends where that stands."""
-
-    end: int
-    reason: str
-    inside: bool
-
-    def reached(self, now: int | None) -> bool:
-        """Whether event time has come there."""
-        return self.inside or (now is not None and now >= self.end)
+    def all_aside(self) -> dict[str, pa.Table]:
+        """Accents and tuples that were set aside, by stream."""
+        found: dict[str, pa.Table] = dict(self.aside)
+        for stream, table in self.refused.items():
+            both = [found[stream], table] if stream in found else [table]
+            found[stream] = pa.concat_tables(both, promote_options="permissive")
+        return found
 
 
 @dataclass
@@ -117,36 +128,51 @@ class Follower:
     """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower."""
 
     predictor: Predictor
-    logs: dict[str, AccentLog] = field(default_factory=dict)
+    streams: dict[str, Listening] = field(default_factory=dict)
+    through: Through = field(default_factory=Through)
     restating: Restating | None = None
-    undoing: dict[str, TupleUndoing] = field(default_factory=dict, repr=False)  # for rows after all accents
+    closing: list[tuple[int, Description]] = field(
+        default_factory=list
+    )  # rows of the answer, and until when they matter
+
+    def __post_init__(self) -> None:
+        for name, hears in self.predictor.hears.items():
+            self.streams.setdefault(name, Listening.of(hears))
 
     def hear(self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None) -> Heard:
         """Take a batch's rows, and lines that logs have gained: those are heard before the rows."""
         if not self.predictor.hears:
             return Heard(tables, tables, {})
-        before, count = self.restating, 0
+        before, count, new = self.restating, 0, list[tuple[str, Control]]()
         came, found = dict(tables), dict(tables)
         aside: dict[str, pa.Table] = {}
+        refused: dict[str, pa.Table] = {}
         for stream, hears in self.predictor.hears.items():
-            known = len(self.logs.get(stream, ()))
-            places: list[int] = []
+            self._pass_by(stream)
+            rows: IntArray | None = None
             bad: list[pa.Table] = []
+            taken: list[Control] = []
             if hears.column is None:
-                said = list((lines or {}).get(stream, ()))
-                _, bad = self._take(stream, [(i, None, line) for i, line in enumerate(said)], None)
+                said = [(i, None, line) for i, line in enumerate((lines or {}).get(stream, ()))]
+                taken, bad = self._take(stream, said, None)
             elif stream in tables and hears.column in tables[stream].column_names:
-                data, said_rows = _apart(tables[stream], hears.column, self._time(stream))
-                places, bad = self._take(stream, said_rows, tables[stream])
-                came[stream] = found[stream] = data.drop_columns([hears.column])
                 rows = data_rows(tables[stream], hears.column)
+                data, said_rows = _apart(tables[stream], hears.column, self._time(stream), rows)
+                taken, bad = self._take(stream, said_rows, tables[stream])
+                came[stream] = data.drop_columns([hears.column])
+            new += [(stream, one) for one in taken]
+            count += len(taken)
             if bad:
                 aside[stream] = pa.concat_tables(bad, promote_options="permissive")
-            count += len(self.logs.get(stream, ())) - known
-            if stream in found:
-                at = None if hears.column is None else (rows, known, places)
-                found[stream] = self._undone(stream, found[stream], at)
-        return Heard(came, found, aside, count, before)
+            if stream in came:
+                came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
+                if unfit:
+                    refused[stream] = pa.concat_tables(unfit)
+        evolving = [pair for pair in new if not self._ignores(*pair)]
+        if evolving:
+            self.through.add(self.predictor, evolving)
+            self.restating = self.through.restating(self._answer_time)
+        return Heard(came, found, aside, count, before, refused)
 
     def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
         """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
@@ -156,16 +182,7 @@ class Follower:
 
     def ending(self) -> Ending | None:
         """Where and why the job ends, if it does."""
-        if self.restating is None or self.restating.end is None:
-            return None
-        end = self.restating.end
-        inside = any(
-            one.position == end
-            for stream, log in self.logs.items()
-            if self.predictor.hears[stream].column is not None
-            for one in log.controls
-        )
-        return Ending(end, self.restating.reason, inside)
+        return self.through.ending
 
     def ended(self, now: int | None) -> str:
         """Why the job has ended by now, if it has."""
@@ -173,81 +190,129 @@ class Follower:
         return ending.reason if ending is not None and ending.reached(now) else ""
 
     @property
-    def state(self) -> tuple[dict[str, AccentLog], Restating | None, dict[str, TupleUndoing]]:
+    def state(self) -> tuple[Any, ...]:
         """What is kept between batches."""
-        return self.logs, self.restating, self.undoing
+        return self.streams, self.through, self.restating, self.closing
+
+    # -- what is not needed any more ------------------------------------------------------------------------
+
+    def watermark(self, now: int, lateness: int) -> int:
+        """Before which nothing comes any more: by event time, or as punctuation of all streams says."""
+        late = now - lateness
+        said = [
+            max(late, min(now, self.streams[name].until(self._time(name)))) if name in self.streams else late
+            for name in self.predictor.specs
+        ]
+        return min(said, default=late)
+
+    def settle(self, now: int | None, watermark: int | None, validators: Mapping[str, Validator]) -> None:
+        """After a batch: let go of what no tuple and no result can need any more, of closed keys all that validators know."""
+        if not self.predictor.hears:
+            return
+        for name, one in self.streams.items():
+            keys = self.predictor.specs[name].schema.key_names
+            new = of_keys(together([where for _, where in one.closing]), keys)
+            if now is not None and not new.is_empty and (names := self._answer_names(name)) is not None:
+                self.closing.append((now, described(new, names)))
+            self._pass_by(name)
+            if name in validators and name not in self.predictor.retentions:
+                one.free(validators[name], keys)
+        if watermark is None:
+            return
+        horizon = watermark - reach(self.predictor)
+        for name, one in self.streams.items():
+            one.settle(horizon, self._time(name), self.predictor.hears[name].column is not None)
+        size = self.through.size
+        self.through.settle(self.predictor, horizon)
+        passed = [where for until, where in self.closing if until <= horizon]
+        if passed:
+            self.through.forget(together(passed))
+            self.closing = [pair for pair in self.closing if pair[0] > horizon]
+        if self.through.size != size or passed:
+            self.restating = self.through.restating(self._answer_time)
+
+    def _pass_by(self, stream: str) -> None:
+        keys = self.predictor.specs[stream].schema.key_names
+        self.streams[stream].pass_by(self.predictor.hears[stream].column is not None, keys)
+
+    def _answer_names(self, stream: str) -> Mapping[str, str] | None:
+        """What the answer calls a stream's keys; None where they are lost, or more than one key is behind a row."""
+        standing = self.predictor.standing
+        leaves = [leaf for leaf in scans(standing.query.plan) if leaf.stream == stream]
+        found: dict[str, str] = {}
+        for leaf in leaves:
+            for name in self.predictor.specs[stream].schema.key_names:
+                out = followed(standing.query.plan, f"{leaf.alias}.{name}")
+                if out is None or found.setdefault(name, out) != out:
+                    return None
+        return found if standing.treats_keys_apart else None
 
     # -- accents --------------------------------------------------------------------------------------------
 
     def _take(
-        self, stream: str, said: list[tuple[int, int | None, str]], table: pa.Table | None
-    ) -> tuple[list[int], list[pa.Table]]:
-        """Add what is said, each with its place, instant and text, to the log. The places of what was taken, and the rest with
-        reasons, as rows."""
+        self, stream: str, said: Sequence[tuple[int, int | None, str]], table: pa.Table | None
+    ) -> tuple[list[Control], list[pa.Table]]:
+        """What is said, each with its place, instant and text: what was taken, and the rest with reasons, as rows."""
         if not said:
             return [], []
-        taken: list[tuple[int, Control]] = []
+        time, inside, one = self._time(stream), table is not None, self.streams[stream]
+        parsed: list[tuple[int, Control]] = []
         bad: list[pa.Table] = []
+        last = BEFORE_ALL if one.last is None else one.last
         for place, at, text in said:
             try:
-                taken += [(place, one) for one in _controls(text, at, table is not None, self._time(stream))]
+                control = of_row(text, at, time, last) if inside else of_line(text, time, last)
             except PulseError as e:
                 bad.append(_aside(table, place, text, str(e)))
-        texts = {place: text for place, _, text in said}
+                continue
+            if control is not None:
+                last = max(last, control.position)
+                parsed.append((place, control))
+        hears, schema = self.predictor.hears[stream], self.predictor.specs[stream].schema
+        places = [place for place, _ in parsed] if inside else None
         try:
-            self._add(stream, [one for _, one in taken], table is not None)
-            return [place for place, _ in taken], bad
+            return one.take([control for _, control in parsed], places, hears, schema), bad
         except PulseError:
-            places = []
-        for place, one in taken:
+            taken: list[Control] = []
+        texts = {place: text for place, _, text in said}
+        for place, control in parsed:
             try:
-                self._add(stream, [one], table is not None)
-                places.append(place)
+                taken += one.take([control], [place] if inside else None, hears, schema)
             except PulseError as e:
                 bad.append(_aside(table, place, texts[place], str(e)))
-        return places, bad
+        return taken, bad
 
-    def _add(self, stream: str, controls: list[Control], inside: bool) -> None:
-        """Add controls to the log, or raise what is wrong with one and leave all as it is."""
-        if not controls:
-            return
-        log = self.logs.get(stream, AccentLog(()))
-        last = log.controls[-1].position if log.controls else None
-        for one in controls if inside else ():
-            if last is not None and one.position < last:
-                raise AccentError(f"{one}: its time is before that of the accent before it")
-            last = one.position
-        hears = self.predictor.hears[stream]
-        schema = self.predictor.specs[stream].schema
-        more = AccentLog.of(controls, lines=[f"stream {stream}"] * len(controls))
-        logs = {**self.logs, stream: (log + more).checked(schema, hears.attributes)}
-        found = _followed(self.predictor, logs)
-        self.logs = logs
-        self.restating = (
-            None
-            if found.is_empty
-            else Restating(Alter(found.steps()), Cease(found.ends()), found.aborted_at, found.reason)
-        )
+    def _ignores(self, stream: str, control: Control) -> bool:
+        policy = self.predictor.hears[stream].policy
+        return isinstance(control, Accent) and policy.choice(control) == "ignore"
 
     def _time(self, stream: str) -> str:
         return self.predictor.specs[stream].schema.time
 
+    @property
+    def _answer_time(self) -> str:
+        return self.predictor.standing.query.plan.columns.time
+
     # -- tuples ---------------------------------------------------------------------------------------------
 
-    def _undone(self, stream: str, table: pa.Table, at: tuple[IntArray, int, list[int]] | None) -> pa.Table:
-        """Tuples in first units. ``at``: the places of the rows, how many accents came before, the places of the others."""
-        log, hears = self.logs.get(stream), self.predictor.hears[stream]
-        if log is not None and log.accents and table.num_rows:
-            time = self._time(stream)
-            rows = instants(table.column(time)) if at is None else at[0]
-            new = [] if at is None else at[2]
-            if new or stream not in self.undoing or self.undoing[stream].count != len(log):
-                since = None if at is None else [-1] * at[1] + new
-                self.undoing[stream] = TupleUndoing.of(log, hears.policy, time, since)
-            table = self.undoing[stream].tuples(table, rows, hears.unread)
-            if new:
-                del self.undoing[stream]  # from now on they all come before
-        return blank(table, hears.unread)
+    def _fitted(
+        self, stream: str, table: pa.Table, rows: IntArray | None
+    ) -> tuple[pa.Table, pa.Table, list[pa.Table]]:
+        """Tuples as they came and in first units, and those that contradict what was said. ``rows``: their places, if accents
+        are among them."""
+        one, hears, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
+        by = time if hears.column is None else ROW
+        places = np.zeros(table.num_rows, np.int64) if rows is None else rows
+        table, places, unfit = one.fitting(table, places, hears)
+        at = instants(table.column(time)) if by == time and len(one) else places
+        return table, one.undone(table, at, by, hears), unfit
+
+
+def reach(predictor: Predictor) -> int:
+    """How far behind the watermark a tuple or a result may lie that is still to come: a key that was not heard of for long is
+    forgotten once its model has expired, and results reach back over windows and the history that is kept."""
+    longest = max((one.horizon for one in predictor.specs.values()), default=0)
+    return longest + predictor.standing.radius + kept_behind(predictor) + 2 * GRACE
 
 
 def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission:
@@ -263,18 +328,16 @@ def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission
 
 def with_aside(emission: Emission, heard: Heard, changes: int) -> dict[str, Any]:
     """Tuples and accents that were set aside, and the figures with them."""
-    aside = dict(emission.aside)
-    for stream, table in heard.aside.items():
+    aside, more, tuples = dict(emission.aside), 0, 0
+    for stream, table in heard.all_aside().items():
         both = [aside[stream], table] if stream in aside else [table]
         aside[stream] = pa.concat_tables(both, promote_options="permissive")
-    more = sum(one.num_rows for one in heard.aside.values())
-    tally = replace(emission.tally, changes=changes, aside=emission.tally.aside + more, accents=heard.count)
+        more += table.num_rows
+    tuples = emission.tally.tuples + sum(one.num_rows for one in heard.refused.values())
+    tally = replace(
+        emission.tally, changes=changes, aside=emission.tally.aside + more, accents=heard.count, tuples=tuples
+    )
     return {"aside": aside, "tally": tally}
-
-
-def _followed(predictor: Predictor, logs: Mapping[str, AccentLog]) -> Accented:
-    policies = {name: predictor.hears[name].policy for name in logs}
-    return accented(predictor.standing.query.plan, logs, policies=policies)
 
 
 def _reads(predictor: Predictor, stream: str, name: str) -> bool:
@@ -284,27 +347,10 @@ def _reads(predictor: Predictor, stream: str, name: str) -> bool:
     return any(one.passed or one.aborts for one in found.fates)
 
 
-def _controls(text: str, at: int | None, inside: bool, time: str) -> Collection[Control]:
-    """What a line of a log, or the text of a row with its time, says; remarks and empty lines say nothing."""
-    if not inside:
-        return AccentLog.parse([text], where="log", times=[time]).controls
-    if at is None:
-        raise AccentError(
-            f"accent {text!r}: expected the time from which results are in the new units, got a row without one"
-        )
-    value: Any = text
-    if text.lstrip().startswith("{"):
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as e:
-            raise AccentError(f"accent: expected an object of JSON, got {text!r} ({e.msg})") from None
-        value.setdefault("position", at)
-    return (control_from_json(value, position=at, times=[time]),)
-
-
-def _apart(table: pa.Table, column: str, time: str) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
-    """The data of a batch, and its accents with their places and times."""
-    rows = data_rows(table, column)
+def _apart(
+    table: pa.Table, column: str, time: str, rows: IntArray
+) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
+    """The data of a batch, which are these ``rows``, and its accents with their places and times."""
     if len(rows) == table.num_rows:
         return table, []
     places = np.setdiff1d(np.arange(table.num_rows), rows)

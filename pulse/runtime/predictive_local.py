@@ -133,8 +133,10 @@ def run_local(
         now = newest(heard.came, predictor, prediction.now)
         emission = follow(prediction, follower, heard)
         prediction.now = now
-        if prediction.now is not None:
-            prediction.advance(prediction.now - job.lateness)
+        watermark = None if now is None else follower.watermark(now, job.lateness)
+        if watermark is not None:
+            prediction.advance(watermark)
+        follower.settle(now, watermark, prediction.validators)
         changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
         sink.write(batch, changes, prediction.now)
         write_aside(job.aside, batch, emission.aside)

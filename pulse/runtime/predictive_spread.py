@@ -105,6 +105,8 @@ class Pairing(Keeping):
         tally = Tally(solves=solved.solved, results=solved.results, changes=len(solved.changes))
         emission = Emission(solved.changes.table, {}, tally)
         out += emitted(place, in_force(emission, follower, heard, (state.results, solver.state.results)), now)
-        solver.advance(self.watermark(now) - kept_behind(self.predictor))
+        watermark = follower.watermark(now, self.lateness)
+        solver.advance(watermark - kept_behind(self.predictor))
+        follower.settle(now, watermark, {})
         known = (solver.state, solver.ranges, now)
         return (*known, follower.state) if self.predictor.hears else known, out

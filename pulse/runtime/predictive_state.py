@@ -258,8 +258,10 @@ class Predicting(Keeping):
         now = newest(heard.came, self.predictor, prediction.now)
         emission = follow(prediction, follower, heard)
         prediction.now = now
-        if prediction.now is not None:
-            prediction.advance(self.watermark(prediction.now))
+        watermark = None if now is None else follower.watermark(now, self.lateness)
+        if watermark is not None:
+            prediction.advance(watermark)
+        follower.settle(now, watermark, prediction.validators)
         out = emitted(place, emission, prediction.now) + ending(place, follower)
         known = (prediction.validators, prediction.state, prediction.allotted, prediction.now)
         return known + kept_beside(prediction.histories, follower), out
@@ -307,16 +309,20 @@ class Validating(Keeping):
         taken = take(validators, histories, heard.tables)
         counts, tally = Counts(), Tally(accents=heard.count)
         out = self._told(place, follower, heard, now)
-        tally.aside += sum(one.num_rows for one in heard.aside.values())
+        tally.aside += sum(one.num_rows for one in heard.all_aside().values())
+        refused = sum(one.num_rows for one in heard.refused.values())
         for stream, one in taken.items():
             counts.add(one.counts)
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
             if one.aside is not None and one.aside.num_rows:
                 tally.aside += one.aside.num_rows
                 out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(one.aside)))
-        if now is not None:
-            forget(self.predictor, validators, histories, self.watermark(now))
+        watermark = None if now is None else follower.watermark(now, self.lateness)
+        if watermark is not None:
+            forget(self.predictor, validators, histories, watermark)
+        follower.settle(now, watermark, validators)
         tally.tuples, tally.validated, tally.violations = counts.tuples, counts.validated, counts.violated
+        tally.tuples += refused
         out.append(row(1 + place, TALLY, now=now, tally=tally))
         known = (validators, now, bound)
         return known + kept_beside(histories, follower), taken, out
@@ -325,7 +331,7 @@ class Validating(Keeping):
         """What this place says of accents, also to the places of the next stage if it is the first."""
         out = [
             row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(table))
-            for stream, table in heard.aside.items()
+            for stream, table in heard.all_aside().items()
         ]
         if heard.count:
             told = pack_state(follower.state)
@@ -445,7 +451,9 @@ class Solving(Keeping):
         if emission.tally.updates and solver.allotted:
             out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(solver.allotted)))
         assert solver.state is not None
-        oldest = self.watermark(solver.now) - kept_behind(self.predictor)
+        watermark = follower.watermark(solver.now, self.lateness)
+        oldest = watermark - kept_behind(self.predictor)
+        follower.settle(solver.now, watermark, {})
         solver.state = self.predictor.standing.advance(solver.state, oldest)
         known = (solver.state, solver.allotted, solver.now, solver.rates)
         return (*known, follower.state) if self.predictor.hears else known, out

@@ -44,6 +44,7 @@ from pulse.runtime.predictive_revisions import (
 )
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import Solved, Standing, StandingState
+from pulse.stream.state import Mode
 from pulse.validation.allotment import Allotment
 from pulse.validation.history import History, Retention, Taken
 from pulse.validation.inverter import absolute_bounds, invert
@@ -72,6 +73,7 @@ class Predictor:
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
     hears: Mapping[str, Hears] = field(default_factory=dict)  # how accents come, of streams that have any
+    mode: Mode = "accumulate"  # whether operators may hold accents, or the job ends where they would
 
     @classmethod
     def of(

@@ -25,13 +25,14 @@ from pyspark.sql import SparkSession
 
 from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
-from pulse.runtime.predictive_accents import Ending, Follower, JobAbortedError, follow
+from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_logs import Spool
 from pulse.runtime.predictive_parcels import LinePacker, Packer, unpacked_table
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import CHANGES, ENDING, Solving, Validating, unpack_state
+from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.sinks import numbered, read_changes
 from pulse.runtime.sources import newest, predictor_of
@@ -129,8 +130,10 @@ class Run:
         now = newest(heard.came, self.predictor, self.prediction.now)
         emission = follow(self.prediction, self.follower, heard)
         self.prediction.now = now
-        if now is not None:
-            self.prediction.advance(now - self.lateness)
+        watermark = None if now is None else self.follower.watermark(now, self.lateness)
+        if watermark is not None:
+            self.prediction.advance(watermark)
+        self.follower.settle(now, watermark, self.prediction.validators)
         self.parts.append(
             numbered([(emission.changes, now or 0)], self.predictor.standing.schema, len(self.parts))
         )

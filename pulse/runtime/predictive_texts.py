@@ -1,0 +1,108 @@
+"""What lines of a log and texts in a stream's rows say: accents and punctuation (semantics 8.1, 8.7).
+
+A feed's accents are alike: they name a key, and a map that many have. Such texts are read without a parser; all others by
+:mod:`pulse.stream.accent_text`, which says the same of both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+from pulse.core.errors import PulseError, TimestampError
+from pulse.core.time import parse_instant
+from pulse.stream.accents import (
+    Accent,
+    AccentError,
+    Control,
+    Primitive,
+    Punctuation,
+    control_from_json,
+)
+from pulse.stream.description import Description
+from pulse.stream.log import AccentLog
+from pulse.stream.values import ValueSet
+
+_NAMED = re.compile(r"\s*\[\[\s*([A-Za-z_]\w*)\s*=\s*'([^'\\]*)'\s*,([^\[\]]*)\]\]\s*")
+_WORDS = ("true", "false", "null", "not", "and", "or", "in", "is")
+
+
+def of_line(line: str, time: str, last: int) -> Control | None:
+    """What a line of a log says; remarks and empty lines say nothing. ``last``: the instant of the control before it, which
+    punctuation has that names none."""
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return None
+    if text.startswith("["):
+        return _punctuation(text, last, time)
+    instant, bracket, rest = text.partition("[")
+    if bracket and not text.startswith("{"):
+        found = _named(bracket + rest, time)
+        if found is not None:
+            try:
+                at = parse_instant(instant.strip())
+            except (TimestampError, TypeError, ValueError):
+                pass  # which is said below, with the line
+            else:
+                return Accent(position=at, description=found[0], primitive=found[1])
+    (control,) = AccentLog.parse([text], where="log", times=[time]).controls
+    return control
+
+
+def of_row(text: str, at: int | None, time: str, last: int) -> Control:
+    """What the text of a row says, whose time is ``at``; punctuation needs none."""
+    if at is None:
+        if text.strip().startswith("["):
+            return _punctuation(text, last, time)
+        raise _timeless(text)
+    found = _named(text, time)
+    if found is not None:
+        return Accent(position=at, description=found[0], primitive=found[1])
+    value: Any = text
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as e:
+            raise AccentError(f"accent: expected an object of JSON, got {text!r} ({e.msg})") from None
+        value.setdefault("position", at)
+    return control_from_json(value, position=at, times=[time])
+
+
+def _punctuation(text: str, at: int, time: str) -> Punctuation:
+    found = control_from_json(text, position=at, times=[time])
+    if isinstance(found, Punctuation):
+        return found
+    raise _timeless(text)
+
+
+def _timeless(text: str) -> AccentError:
+    return AccentError(
+        f"accent {text!r}: expected the time from which results are in the new units, got a row without one"
+    )
+
+
+def _named(text: str, time: str) -> tuple[Description, Primitive] | None:
+    """An accent of the rows of one key, if that is what the text is and nothing is wrong with it."""
+    match = _NAMED.fullmatch(text)
+    if match is None or match[1] == time or match[1].lower() in _WORDS:
+        return None
+    primitive = _primitive(match[3])
+    if primitive is None or primitive.attribute == match[1]:
+        return None
+    return Description((((match[1], _only(match[2])),),)), primitive
+
+
+@lru_cache(maxsize=4096)
+def _only(value: str) -> ValueSet:
+    return ValueSet.of(value)
+
+
+@lru_cache(maxsize=1024)
+def _primitive(text: str) -> Primitive | None:
+    """A primitive that is read as it would be in any accent; None where it is not one."""
+    try:
+        return Accent.parse(f"[[true, {text}]]").primitive
+    except PulseError:
+        return None
