@@ -3,7 +3,7 @@
 ==========  ==========================  ==========  ===============================  =====================================
 node        foundation                  merge       accumulators                     outputs
 ==========  ==========================  ==========  ===============================  =====================================
-Scan        —                           —           —                                as they are; MODEL: its expressions
+Scan        keys and time               —           what is modelled, or not in it   as they are; MODEL: its expressions
 Filter      what its predicate compares  —          —                                as they are
 Project     —                           —           unmodelled ones left out         expressions: :mod:`pulse.plan.restated`
 Join        keys and condition          —           —                                as they are
@@ -113,17 +113,28 @@ def handling(node: Node) -> Handling:
 
 
 def _scan(node: Scan) -> Handling:
-    own = node.stored
-    names = {name: f"{node.alias}.{name}" for name in (*own.names, own.time)}
-    if not node.models:
-        return Handling(None, None, names)
-    prefix = f"{node.alias}."
+    own, prefix = node.stored, f"{node.alias}."
+    names = {name: f"{prefix}{name}" for name in (*own.names, own.time)}
     made = dict(node.models)
+    used = {name for e in made.values() for name in columns_of(_by_own_names(e, prefix))}
+    signature = Signature.scan(
+        key=own.key_names,
+        time=own.time,
+        modelled=tuple(own.modelled),
+        unmodelled=own.unmodelled_names,
+        needed=used & set(own.unmodelled_names),
+    )
+    if not node.models:
+        return Handling(signature, None, names)
     outputs = [
         _expression(name, _by_own_names(made[name], prefix) if name in made else Column(name), own)
         for name in dict.fromkeys((*own.modelled, *made))
     ]
-    return Handling(None, tuple(outputs), {**names, **{name: f"{prefix}{name}" for name in made}})
+    unmodelled = tuple(
+        Output(name, (name,), lambda _: IDENTITY, True) for name in own.unmodelled_names if name not in used
+    )
+    made_names = {name: f"{prefix}{name}" for name in made}
+    return Handling(signature, (*outputs, *unmodelled), {**names, **made_names})
 
 
 def _by_own_names(expression: Expression, prefix: str) -> Expression:

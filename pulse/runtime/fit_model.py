@@ -158,7 +158,7 @@ def read_counts(staging: Path) -> dict[str, Any]:
     return {
         **total,
         "first_not_finite": first,
-        "rows_read": rows or total["tuples"],
+        "rows_read": rows or total["tuples"] + sum(removed.values()),
         "removed": removed,
         "remarked": remarked,
     }

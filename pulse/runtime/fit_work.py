@@ -14,24 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch, to_microseconds
-from pulse.datasets.counts import Counts
+from pulse.core import SegmentBatch, StreamSchema, to_microseconds
+from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
-from pulse.operators.alter import Alter
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_tuples import as_tuples
 from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
+from pulse.operators.undo import Undo
 from pulse.runtime.frames import for_spark
 from pulse.store.files import statistics_of, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
 from pulse.store.tuple_units import TupleUnits
 from pulse.stream.log import AccentLog
+from pulse.stream.revisions import with_reason
 
 PROGRESS = "_progress"
 _ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
@@ -53,22 +55,33 @@ class FitJob:
     keep_tuples: bool = False
     accents: AccentLog | None = None
 
-    def undone(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        """The tuples in the units of the stream's start: what its accents altered is undone (semantics 8.1)."""
-        undo, schema = self._undo, self.spec.schema
-        if undo.is_empty:
-            return batches
-        return (undo.tuples(_coded(batch, schema.key_names), schema) for batch in batches)
-
-    def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
-        """Tuples that were set aside, in the units they came in: a revision may bring them again."""
-        if tuples is None or self._undo.is_empty:
-            return tuples
-        return TupleUnits(self.spec.schema, self.accents).recorded(tuples)
+    @property
+    def columns(self) -> list[str]:
+        """What is read of the tuples."""
+        return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
 
     @cached_property
-    def _undo(self) -> Alter:
-        return Alter({} if self.accents is None else self.accents.steps(self.spec.schema.time)).inverse()
+    def undo(self) -> Undo | None:
+        """What brings tuples into the units of the stream's start (semantics 8.1); None where nothing has to be."""
+        found = None if self.accents is None else Undo(self.accents, self.spec.schema)
+        return None if found is None or found.units.is_empty else found
+
+    def undone(self, batches: Iterable[pa.RecordBatch], left: _Left) -> Iterator[pa.RecordBatch]:
+        """The tuples that can be modelled, in those units; ``left`` takes the others."""
+        for batch in batches:
+            if self.undo is not None:
+                batch = self.undo.tuples(_coded(batch, self.spec.schema.key_names), left.take)
+            yield batch
+
+    def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
+        """Tuples that were undone as they came: what is set aside is told in the units that it was recorded in."""
+        if tuples is None or (self.accents is not None and self.accents.needs_tuples(self.spec.schema)):
+            return tuples  # what only the tuples tell is not restated
+        return self._units.recorded(tuples)
+
+    @cached_property
+    def _units(self) -> TupleUnits:
+        return TupleUnits(self.spec.schema, self.accents)
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,32 @@ class FileJob(FitJob):
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The tuples of a unit."""
         assert self.format is not None
-        return self.format.batches(self.units[ordinal], needed_columns(self.spec.schema), counts=counts)
+        unit, columns = self.units[ordinal], self.columns
+        optional = frozenset[str]() if self.undo is None else self.undo.optional & set(columns)
+        lacking = optional - set(self.format.schema(unit.path).names) if optional else optional
+        found = [name for name in columns if name not in lacking]
+        name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
+        removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), self.format.set_aside)
+        try:
+            for batch in self.format.batches(unit, found, counts=counts, aside=removed.take):
+                yield _completed(batch, columns, self.spec.schema) if lacking else batch
+        finally:
+            removed.file.close()
+
+
+@dataclass(frozen=True)
+class _Removed:
+    """Rows that a format's filters removed, of which some are set aside (:attr:`Format.set_aside`), in a file of their own."""
+
+    file: _GrowingFile
+    reasons: frozenset[str]
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Some, with their reasons."""
+        why = rows.column(REASON).cast(pa.string())
+        some = rows.filter(pc.is_in(why, value_set=pa.array(sorted(self.reasons), pa.string())))
+        if some.num_rows:
+            self.file.write(pa.Table.from_batches([some]))
 
 
 def fit_unit(
@@ -92,8 +130,9 @@ def fit_unit(
     staging = Path(job.staging)
     aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
     tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
+    left = _Left(aside.beside("accents"), counts)
     try:
-        for batch in job.undone(batches):
+        for batch in job.undone(batches, left):
             segments = fitter.push(batch)
             aside.write(job.as_recorded(fitter.take_aside()))
             tuples.write(_as_kept(fitter.take_recorded(), job))
@@ -105,12 +144,40 @@ def fit_unit(
     finally:
         aside.close()
         tuples.close()
+        left.file.close()
     if len(segments):
         yield _part(segments, ordinal, SEGMENTS)
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
     note = {**asdict(fitter.counts), "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+
+
+@dataclass(frozen=True)
+class _Left:
+    """The tuples of a unit that accents leave nothing to model of: counted, and set aside in a file of their own."""
+
+    file: _GrowingFile
+    counts: Counts
+
+    def take(self, rows: pa.Table, reason: str, keep: bool) -> None:
+        """Some, why, and whether to set them aside."""
+        n = rows.num_rows
+        self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
+        if keep:
+            self.file.write(with_reason(rows, [reason] * n))
+
+
+def _completed(batch: pa.RecordBatch, columns: list[str], schema: StreamSchema) -> pa.RecordBatch:
+    """With nulls for columns that the file does not have, by accents."""
+    types = {**dict((*schema.key, *schema.unmodelled)), schema.time: pa.timestamp("us")}
+    made = [
+        batch.column(name)
+        if name in batch.schema.names
+        else pa.nulls(batch.num_rows, types.get(name, pa.float64()))
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(made, columns)
 
 
 def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
@@ -167,6 +234,10 @@ class _GrowingFile:
         self._temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
+
+    def beside(self, name: str) -> _GrowingFile:
+        """Another one next to it."""
+        return _GrowingFile(self._path.with_name(f"{self._path.stem}-{name}{self._path.suffix}"))
 
     def write(self, table: pa.Table | None) -> None:
         """Append."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
-from pulse.operators.tuples import needed_columns
 from pulse.runtime.fit_model import FitOutcome, run_fit
 from pulse.runtime.fit_summary import summary
 from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
@@ -26,7 +25,7 @@ def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
     """Fit a table of tuples in its own order."""
-    batches = table.select(needed_columns(job.spec.schema)).to_batches(max_chunksize=1 << 17)
+    batches = table.select(job.columns).to_batches(max_chunksize=1 << 17)
 
     def parts(job: FitJob) -> list[pa.Table]:
         return list(fit_unit(job, 0, batches, Counts()))

@@ -23,7 +23,6 @@ from pyspark.sql import types as T
 from pulse.core import StreamSchema
 from pulse.datasets.counts import Counts
 from pulse.operators.stitch import PART, UNIT
-from pulse.operators.tuples import needed_columns
 from pulse.runtime.failures import translated
 from pulse.runtime.fit_model import FitOutcome, Job, run_fit
 from pulse.runtime.fit_summary import summary
@@ -54,7 +53,7 @@ def fit_frame(
     """
     schema = job.spec.schema
     arrival = "_arrival"
-    tuples = frame.select(*needed_columns(schema)).withColumn(arrival, F.monotonically_increasing_id())
+    tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
     by_key = tuples.repartition(partitions, *keys) if keys else tuples.coalesce(1)
     sorted_ = by_key.sortWithinPartitions(*keys, F.col(f"`{schema.time}`"), arrival).drop(arrival)

@@ -1,10 +1,10 @@
-"""Alter data that stored segments still show, undone as they are read (semantics 8.1)."""
+"""Alter data that stored segments still show, undone as they are read; and what they hold across a drop (semantics 8.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pulse.operators.alter import Alter
+from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
 
 
@@ -14,14 +14,18 @@ class Undoing:
 
     alters: tuple[Alter, ...] = field(compare=False)
     name: str = ""
+    cease: Cease = field(
+        default=Cease({}), compare=False
+    )  # where there is nothing, whatever a model holds across it
 
     @property
     def columns(self) -> set[str]:
         """What its descriptions compare."""
-        return {name for alter in self.alters for steps in alter.steps.values() for name in steps.columns}
+        every = [*(alter.steps for alter in self.alters), self.cease.steps]
+        return {name for one in every for steps in one.values() for name in steps.columns}
 
     def segments(self, relation: Relation) -> Relation:
         """In the units that the query is evaluated in."""
         for alter in self.alters:
             relation = alter.segments(relation)
-        return relation
+        return self.cease.segments(relation)

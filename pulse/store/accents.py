@@ -25,11 +25,11 @@ PREFIX = "_accents"
 
 
 def log_from(
-    accents: Any, splits: Any, schema: StreamSchema, attributes: Collection[str] = ()
+    accents: Any, splits: Any, schema: StreamSchema, attributes: Collection[str] = (), *, raw: bool = False
 ) -> AccentLog | None:
     """The log that is given as a path, lines or accents, and a table of splits; None where nothing is.
 
-    ``attributes`` are those of the data, of which the schema may have only some.
+    ``attributes`` are those of the data, of which the schema may have only some; with ``raw`` its tuples are at hand.
     """
     if accents is None and splits is None:
         return None
@@ -44,7 +44,7 @@ def log_from(
         raise AccentError(f"accents: expected a file, lines or accents, got {type(accents).__name__}")
     if splits is not None:
         log = log + read_splits(splits, schema, attributes=attributes)
-    return log.checked(schema, attributes)
+    return log.checked(schema, attributes, raw=raw)
 
 
 def _from_list(given: list[Any], schema: StreamSchema) -> AccentLog:
@@ -80,10 +80,13 @@ def _read(path: Path, modified: int, size: int) -> AccentLog:
 
 
 def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
-    """Segments in the units of the stream's start, restated in those in force at each instant: cut where they change."""
+    """Segments in the units of the stream's start, restated in those in force at each instant: cut where they change.
+
+    What only tuples tell stays as it is (:meth:`AccentLog.told`).
+    """
     schema = batch.schema
     relation = Relation.from_table(batch.to_arrow(), Columns.of(schema))
-    altered = Alter(log.steps(schema.time)).segments(relation).to_segments()
+    altered = Alter(log.told(schema).steps(schema.time)).segments(relation).to_segments()
     names = schema.arrow_schema().names
     return SegmentBatch.from_arrow(altered.select(names), schema, check=False)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
 from pulse.operators.alter import Alter
-from pulse.stream.log import AccentLog
+from pulse.stream.log import AccentLog, UnsupportedAccentError
 
 _NEAR = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)  # steps on either side of a restated value that are tried
 _DIGITS = 15  # as many decimals a double holds whatever they are
@@ -30,7 +30,7 @@ class TupleUnits:
 
     @cached_property
     def _alter(self) -> Alter:
-        return Alter({} if self.log is None else self.log.steps(self.schema.time))
+        return Alter({} if self.log is None else self.log.told(self.schema).steps(self.schema.time))
 
     @cached_property
     def _undo(self) -> Alter:
@@ -43,6 +43,11 @@ class TupleUnits:
 
     def undone(self, table: pa.Table) -> pa.Table:
         """Recorded tuples in the units of the start: beta of all accents that apply to each, composed (semantics 8.1)."""
+        if self.log is not None and self.log.needs_tuples(self.schema):
+            raise UnsupportedAccentError(
+                "revise: the model was fitted with accents that speak of values of its tuples, or alter keys, times or "
+                "unmodelled attributes, and revised tuples of such streams are not followed; correct the tuples and fit them anew"
+            )
         return self._altered(table, self._undo)
 
     def recorded(self, table: pa.Table) -> pa.Table:

@@ -31,8 +31,12 @@ from pulse.stream.accents import (
     DropAttribute,
     control_from_json,
 )
+from pulse.stream.affine import Affine
 from pulse.stream.description import Description, Domain
+from pulse.stream.machine import receive
 from pulse.stream.policy import Policy
+from pulse.stream.signature import Signature
+from pulse.stream.state import State
 from pulse.stream.steps import Alteration, Steps
 from pulse.stream.validity import Existence
 from pulse.stream.values import ValueSet
@@ -98,6 +102,26 @@ class AccentLog:
         """The accents, without punctuation."""
         return tuple(one for one in self.controls if isinstance(one, Accent))
 
+    @property
+    def coming(self) -> frozenset[str]:
+        """The attributes that are added or dropped."""
+        return frozenset(one.attribute for one in self.accents if not _is_alteration(one))
+
+    @property
+    def entangled(self) -> bool:
+        """Whether some description speaks of what is altered: then accents are not independent of each other."""
+        altered = {one.attribute for one in self.accents if _is_alteration(one)}
+        return any(one.description.attributes & altered for one in self.controls)
+
+    def needs_tuples(self, schema: StreamSchema) -> bool:
+        """Whether only the tuples tell which of them an accent speaks of, or can be undone: segments cannot."""
+        told = {*schema.key_names, schema.time, *schema.unmodelled_names}
+        return any(
+            one.description.attributes - told
+            or (isinstance(one, Accent) and _is_alteration(one) and one.attribute in told)
+            for one in self.controls
+        )
+
     def __len__(self) -> int:
         return len(self.controls)
 
@@ -110,27 +134,31 @@ class AccentLog:
         both = AccentLog.of((*self.controls, *later.controls), lines=(*self.lines, *later.lines))
         return replace(both, attributes=names)
 
-    def checked(self, schema: StreamSchema, attributes: Collection[str] = ()) -> AccentLog:
+    def checked(
+        self, schema: StreamSchema, attributes: Collection[str] = (), *, raw: bool = False
+    ) -> AccentLog:
         """The log for a stream; an :class:`AccentError` names the first line that does not fit it.
 
-        ``attributes`` are those of the data, of which a model may have only some.
+        ``attributes`` are those of the data, of which a model may have only some. With ``raw`` tuples are at hand
+        (:mod:`pulse.stream.raw`); else accents that need them are an :class:`UnsupportedAccentError`.
         """
         known = tuple(dict.fromkeys((*schema.names, *attributes)))
-        added = _added_first(self.accents)
+        added = added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
         # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.
         stays = set(known) if all(_is_alteration(one) for one in self.controls) else set[str]()
+        moved = {one.attribute for one in self.accents if _is_alteration(one)}
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
-                _check_fit(control, schema)
+                _check_fit(control, schema, raw)
                 spoken = control.description.attributes
                 if not (isinstance(control, Accent) and control.attribute in stays and spoken <= stays):
                     here = here.after(control)
             except PulseError as e:
                 kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
                 raise kind(f"{line}: {e}") from None
-            found.append(_since(control, schema.time))
+            found.append(control if schema.time in moved else _since(control, schema.time))
         _check_doubles(found, self.lines)
         return AccentLog(tuple(found), known, self.lines)
 
@@ -155,6 +183,35 @@ class AccentLog:
                 map = one.primitive.alpha
                 found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
         return {name: Steps.of(own, time=time) for name, own in found.items()}
+
+    def gaps(self, schema: StreamSchema) -> dict[str, Steps]:
+        """Where modelled attributes are not, after they were: their scale is above 1 there. A model holds values across."""
+        found: dict[str, list[Alteration]] = {}
+        for one in self.accents:
+            begins = isinstance(one.primitive, AddAttribute)
+            known = one.attribute in found or not begins  # what is added first was never before
+            if known and one.attribute in schema.modelled_names and not _is_alteration(one):
+                map = Affine("1/2") if begins else Affine(2)
+                found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
+        return {name: Steps.of(own, time=schema.time) for name, own in found.items()}
+
+    def told(self, schema: StreamSchema) -> AccentLog:
+        """What segments of a model can say of it: the accents that a scan passes (:meth:`Signature.scan`)."""
+        if not self.needs_tuples(schema):
+            return self
+        signature = Signature.scan(
+            key=schema.key_names,
+            time=schema.time,
+            modelled=schema.modelled_names,
+            unmodelled=schema.unmodelled_names,
+        )
+        state, passed = State.start(signature, schema.names), list[Control]()
+        for one in self.controls:
+            state, step = receive(state, 0, one)
+            passed += step.passed
+            if step.abort:
+                break
+        return replace(AccentLog.of(passed), attributes=self.attributes)
 
     def to_json(self) -> dict[str, Any]:
         """For a file beside a model."""
@@ -224,7 +281,7 @@ def _is_alteration(control: Control) -> bool:
     return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
 
 
-def _added_first(accents: Iterable[Accent]) -> set[str]:
+def added_first(accents: Iterable[Accent]) -> set[str]:
     """Attributes whose first accent adds them: at the beginning they are not there."""
     first: dict[str, Accent] = {}
     for one in accents:
@@ -233,31 +290,44 @@ def _added_first(accents: Iterable[Accent]) -> set[str]:
     return {name for name, one in first.items() if isinstance(one.primitive, AddAttribute)}
 
 
-def _check_fit(control: Control, schema: StreamSchema) -> None:
-    """Whether segments can follow: they are told apart by keys, unmodelled attributes and time, and only models have units."""
+def _check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
+    """Whether what is said is of the right kind; and, without tuples, whether segments can follow: they are told apart by keys,
+    unmodelled attributes and time, and only models have units."""
     types = dict((*schema.key, *schema.unmodelled))
     for name, values in (pair for box in control.description.boxes for pair in box):
-        if name in schema.modelled_names:
+        if name in schema.modelled_names and not raw:
             raise UnsupportedAccentError(
-                f"{control}: its description speaks of '{name}', which is modelled; on models, descriptions speak of keys, "
-                f"unmodelled attributes and the time ({', '.join((*types, schema.time))})"
+                f"{control}: its description speaks of '{name}', which is modelled, and segments cannot tell such tuples within "
+                f"their error; expected keys, unmodelled attributes and the time ({', '.join((*types, schema.time))}), or fit "
+                "the tuples with these accents (fit --accents)"
             )
-        expected = "number" if name == schema.time else _kind(types[name]) if name in types else values.kind
+        kind = "number" if name == schema.time or name in schema.modelled_names else values.kind
+        expected = _kind(types[name]) if name in types else kind
         if values.kind and values.kind != expected:
             raise AccentError(
-                f"{control}: '{name}' is {types.get(name, 'a time')}, expected a {expected}, got a {values.kind}"
+                f"{control}: '{name}' is {types.get(name, 'a time' if name == schema.time else 'modelled')}, "
+                f"expected a {expected}, got a {values.kind}"
             )
-    if not isinstance(control, Accent) or control.attribute not in schema.names:
-        return
-    role = schema.role(control.attribute)
-    if isinstance(control.primitive, AlterData) and role is not Role.MODELLED:
+    if isinstance(control, Accent) and control.attribute in schema.names:
+        _check_primitive_fit(control, schema, raw)
+
+
+def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> None:
+    role, types = schema.role(accent.attribute), dict((*schema.key, *schema.unmodelled))
+    said = f"{accent}: '{accent.attribute}' is {_article(role)}"
+    if isinstance(accent.primitive, AlterData) and role is not Role.MODELLED:
+        if not raw:
+            raise UnsupportedAccentError(
+                f"{said}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "
+                "tuples with these accents (fit --accents)"
+            )
+        if role is not Role.TIME and _kind(types[accent.attribute]) != "number":
+            raise AccentError(
+                f"{said}, {types[accent.attribute]}; expected numbers, as only they can be altered"
+            )
+    if isinstance(accent.primitive, DropAttribute) and role in (Role.KEY, Role.TIME) and not raw:
         raise UnsupportedAccentError(
-            f"{control}: '{control.attribute}' is {_article(role)}; on models only modelled attributes can be altered "
-            f"({', '.join(schema.modelled_names)})"
-        )
-    if isinstance(control.primitive, DropAttribute) and role in (Role.KEY, Role.TIME):
-        raise UnsupportedAccentError(
-            f"{control}: '{control.attribute}' is {_article(role)} of the model, which it cannot be without"
+            f"{said} of the model, which it cannot be without; fit the tuples with these accents (fit --accents)"
         )
 
 

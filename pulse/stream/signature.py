@@ -3,6 +3,7 @@
 ===========  ====================  =================  ==========================================
 operator     foundation            merge              accumulators (all − those kept)
 ===========  ====================  =================  ==========================================
+scan         key, time             —                  all that does not tell rows apart
 select       C                     —                  —
 project      —                     —                  all − C; primitives on those are left out
 union        —                     all                —
@@ -56,6 +57,28 @@ class Signature:
     exclusive: bool = False
     window: Tumbling | None = None
     function: Function | None = None
+
+    @classmethod
+    def scan(
+        cls,
+        *,
+        key: Iterable[str],
+        time: str,
+        modelled: Iterable[str],
+        unmodelled: Iterable[str],
+        needed: Iterable[str] = (),
+    ) -> Signature:
+        """What is read of a model: its rows are told by keys, time and unmodelled attributes, which were undone for good when it
+        was fitted; ``needed`` is what expressions of its models use besides."""
+        told = (*key, time, *unmodelled)
+        named = tuple(modelled)
+        return cls(
+            "scan",
+            foundation=Names.of(*key, time, *needed),
+            accumulator=Names.all_but(*told),
+            ignored=Names.all_but(*told, *named),
+            absorbed=Names.all_but(*named),
+        )
 
     @classmethod
     def select(cls, *attributes: str) -> Signature:

@@ -29,7 +29,7 @@ from pulse.stream.affine import IDENTITY, Affine
 from pulse.stream.description import Description
 from pulse.stream.values import EVERYTHING, Cut, ValueSet
 
-_FIRST, _LAST = -(1 << 62), 1 << 62
+FIRST, _LAST = -(1 << 62), 1 << 62
 
 
 class Alteration(NamedTuple):
@@ -166,18 +166,30 @@ class Steps:
 
     def located(self, columns: Mapping[str, Any], rows: int) -> Located:
         """The cells of rows by their columns, and the steps of these cells."""
-        if not self.columns:
-            return Located(np.zeros(rows, np.int64), *self._all)
-        codes = [kind.codes(columns[name]) for name, kind in zip(self.columns, self.classes, strict=True)]
-        if len(codes) == 1:
-            return Located(codes[0], *self._all)
-        code = codes[0]
-        for more, kind in zip(codes[1:], self.classes[1:], strict=True):
-            code = code * len(kind) + more
-        distinct, cell = np.unique(code, return_inverse=True)
+        if len(self.columns) < 2:
+            return Located(self._codes(columns, rows), *self._all)
+        distinct, cell = np.unique(self._codes(columns, rows), return_inverse=True)
         return Located(
             cell.astype(np.int64), *self._compiled([self._events_of(int(one)) for one in distinct])
         )
+
+    def exactly(self, columns: Mapping[str, Any], at: IntArray) -> tuple[IntArray, list[Affine]]:
+        """Which of some exact maps is in force for each row at its time, in microseconds; the first changes nothing."""
+        codes = self._codes(columns, len(at))
+        chains, which = _Chains(self.alterations), np.zeros(len(at), np.int64)
+        for code in np.unique(codes):
+            steps = chains.steps(self._events_of(int(code)))
+            rows = np.flatnonzero(codes == code)
+            step = np.searchsorted(np.array([when for when, _ in steps], np.int64), at[rows], "right")
+            which[rows] = np.array([0, *(state for _, state in steps)], np.int64)[step]
+        return which, [map.inverse() if self.backward else map for map in chains.maps]
+
+    def _codes(self, columns: Mapping[str, Any], rows: int) -> IntArray:
+        """A number per row for the classes of all columns together."""
+        code = np.zeros(rows, np.int64)
+        for name, kind in zip(self.columns, self.classes, strict=True):
+            code = code * len(kind) + kind.codes(columns[name])
+        return code
 
     @cached_property
     def _events(self) -> list[tuple[list[IntArray], list[tuple[int, int]], int]]:
@@ -207,12 +219,11 @@ class Steps:
         return [[set(one.tolist()) for one in matching] for matching, _, _ in self._events]
 
     def _events_of(self, code: int) -> list[tuple[int, int, int]]:
-        """What happens in one cell of several columns."""
-        parts: list[int] = []
-        for kind in reversed(self.classes[1:]):
+        """What happens in one cell."""
+        place: list[int] = []
+        for kind in reversed(self.classes):
             code, part = divmod(code, len(kind))
-            parts.append(part)
-        place = [code, *reversed(parts)]
+            place.insert(0, part)
         return [
             (start, stop, k)
             for (_, when, k), own in zip(self._events, self._sets, strict=True)
@@ -301,7 +312,7 @@ def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
     """A set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
     found = []
     for low, high in times.intervals():
-        start = max(since, _FIRST if low is None else _bounded(first_whole(low)))
+        start = max(since, FIRST if low is None else _bounded(first_whole(low)))
         stop = _LAST if high is None else _bounded(first_whole(high))
         if start < stop:
             found.append((start, stop))
@@ -309,7 +320,7 @@ def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
 
 
 def _bounded(value: int) -> int:
-    return max(_FIRST, min(_LAST, value))
+    return max(FIRST, min(_LAST, value))
 
 
 def _first_float(cut: Cut) -> float:
