@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,9 +25,10 @@ from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.expression import TRUE, Expression
 from pulse.core.instants import tolerances
 from pulse.kernels.intervals import IntervalSets, complement, intersect
+from pulse.operators.decide import UNDECIDED, decided
 from pulse.operators.evaluate import without_hidden
 from pulse.operators.relation import Relation
-from pulse.operators.solve import Truths, solve
+from pulse.operators.solve import Truths, positive, solve
 
 
 @dataclass(frozen=True)
@@ -40,32 +42,77 @@ class Filter:
         """The rows cut to the solution, each part with the smaller certainty, the row's and the predicate's."""
         if self.predicate == TRUE:
             return relation
+        codes = decided(relation, positive(self.predicate))
+        if codes is not None:
+            short = self._decided(relation, codes)
+            if short is not None:
+                return short
         refined, truths = solve(relation, self.predicate, possible=self.possible)
         return cut(refined, truths)
+
+    def _decided(self, relation: Relation, codes: CertaintyArray) -> Relation | None:
+        """As solving, where ``codes`` tell the answer for whole rows and only the others are solved.
+
+        None where that is no shorter, or where solving cuts rows finer, so that what it says is no longer about these.
+        """
+        mixed = np.flatnonzero(codes == UNDECIDED)
+        if 2 * len(mixed) > len(relation):
+            return None
+        least = np.uint8(POSSIBLE if self.possible else LIKELY)
+        row = np.flatnonzero(
+            codes - least <= CERTAIN - least
+        )  # unsigned: what is less, and UNDECIDED, comes out large
+
+        def covered() -> FloatArray:
+            return np.where(codes >= least, relation.hi - relation.lo, 0.0)
+
+        if not len(mixed):
+            return _kept(relation, _Parts(row, None, None, codes.take(row)), covered)
+        some = relation.take(mixed)
+        refined, truths = solve(some, self.predicate, possible=self.possible)
+        if len(refined) != len(some) or not np.array_equal(refined.ref, some.ref):
+            return None
+        parts = _parts(refined, truths)
+        own = mixed.take(parts.row)
+        at = np.searchsorted(row, own)
+        row, place = np.insert(row, at, own), at + np.arange(len(at))
+        certainty, lo, hi = codes.take(row), relation.lo.take(row), relation.hi.take(row)
+        certainty[place], lo[place], hi[place] = parts.certainty, parts.lo, parts.hi
+
+        def covered_in_part() -> FloatArray:
+            lengths = covered()
+            lengths[mixed] = _covered(refined, truths)
+            return lengths
+
+        return _kept(relation, _Parts(row, lo, hi, certainty), covered_in_part)
 
 
 def cut(relation: Relation, truths: Truths) -> Relation:
     """The rows cut to the three sets; hidden columns are left behind. Joins use it as well."""
-    parts = _parts(relation, truths)
+    return _kept(relation, _parts(relation, truths), lambda: _covered(relation, truths))
+
+
+def _kept(relation: Relation, parts: _Parts, covered: Callable[[], FloatArray]) -> Relation:
+    """The rows of these parts; ``covered`` says how much of each row of ``relation`` they are, if that is asked."""
+    if any(name.startswith("#") for name in relation.models):
+        models, err, drift = without_hidden(relation)
+        relation = replace(relation, models=models, err=err, drift=drift)
     kept = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
-    holes = _opened_holes(relation, truths)
-    models, err, drift = without_hidden(kept)
-    if holes.any():
-        drift = {name: np.where(holes[kept.group], np.inf, values) for name, values in drift.items()}
-    return replace(
-        kept,
-        models=models,
-        err=err,
-        drift=drift,
-        certainty=np.minimum(kept.certainty, parts.certainty),
-    )
+    drift = kept.drift
+    if any(values.min(initial=np.inf) < np.inf for values in drift.values()):
+        holes = _opened_holes(relation, covered())
+        if holes.any():
+            drift = {name: np.where(holes[kept.group], np.inf, values) for name, values in drift.items()}
+    return replace(kept, drift=drift, certainty=np.minimum(kept.certainty, parts.certainty))
 
 
 @dataclass(frozen=True)
 class _Parts:
+    """Parts of rows, by row and time; without ``lo`` and ``hi`` they are whole."""
+
     row: IntArray
-    lo: FloatArray
-    hi: FloatArray
+    lo: FloatArray | None
+    hi: FloatArray | None
     certainty: CertaintyArray
 
 
@@ -125,14 +172,15 @@ def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: Cert
     return held
 
 
-def _opened_holes(relation: Relation, truths: Truths) -> BoolArray:
+def _covered(relation: Relation, truths: Truths) -> FloatArray:
+    """How much of each row's time the widest of the three sets has."""
+    bounds = truths.possible.bounds
+    return np.bincount(_rows(truths.possible), weights=bounds[:, 1] - bounds[:, 0], minlength=len(relation))
+
+
+def _opened_holes(relation: Relation, covered: FloatArray) -> BoolArray:
     """Per group whether some of its time was cut off."""
-    covered = np.bincount(
-        _rows(truths.possible),
-        weights=truths.possible.bounds[:, 1] - truths.possible.bounds[:, 0],
-        minlength=len(relation),
-    )
     slack = tolerances(relation.ref, relation.lo, relation.ref, relation.hi)
     holes = np.zeros(relation.groups, bool)
-    np.logical_or.at(holes, relation.group, covered < relation.hi - relation.lo - slack)
+    holes[relation.group[covered < relation.hi - relation.lo - slack]] = True
     return holes

@@ -153,19 +153,15 @@ class Relation:
         Groups stay, also those that lose all rows. Drift is kept as it is: an operator that opens holes takes it away.
         """
         offsets = np.searchsorted(rows, self.offsets)
-        taken = self._pick(rows, self.keys, offsets)
-        if ref is not None:
-            moved = np.flatnonzero(ref != taken.ref)
-            if len(moved):
-                by = (ref[moved] - taken.ref[moved]) / 1e6
-                for c in taken.models.values():
-                    c[moved] = taylor_shift(c[moved], by)
-        return replace(
-            taken,
-            ref=taken.ref if ref is None else ref,
-            lo=taken.lo if lo is None else lo,
-            hi=taken.hi if hi is None else hi,
-        )
+        taken = self._pick(rows, self.keys, offsets, lo=lo, hi=hi)
+        if ref is None:
+            return taken
+        moved = np.flatnonzero(ref != taken.ref)
+        if len(moved):
+            by = (ref[moved] - taken.ref[moved]) / 1e6
+            for c in taken.models.values():
+                c[moved] = taylor_shift(c[moved], by)
+        return replace(taken, ref=ref)
 
     def select_groups(self, groups: IntArray) -> Relation:
         """These groups, in this order, with all their rows."""
@@ -188,16 +184,24 @@ class Relation:
         chosen = pa.array(first)
         return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
 
-    def _pick(self, rows: IntArray, keys: tuple[pa.Array, ...], offsets: IntArray) -> Relation:
-        """Copies of these rows, grouped anew."""
+    def _pick(
+        self,
+        rows: IntArray,
+        keys: tuple[pa.Array, ...],
+        offsets: IntArray,
+        *,
+        lo: FloatArray | None = None,
+        hi: FloatArray | None = None,
+    ) -> Relation:
+        """Copies of these rows, grouped anew, on narrower ranges where they are given."""
         index = pa.array(rows) if self.unmodelled else None
         return Relation(  # many small ones are made while revisions go through: replace() would look at every field
             columns=self.columns,
             keys=keys,
             offsets=offsets,
             ref=self.ref.take(rows),
-            lo=self.lo.take(rows),
-            hi=self.hi.take(rows),
+            lo=self.lo.take(rows) if lo is None else lo,
+            hi=self.hi.take(rows) if hi is None else hi,
             models={name: c.take(rows, axis=0) for name, c in self.models.items()},
             err={name: values.take(rows) for name, values in self.err.items()},
             drift={name: values.take(rows) for name, values in self.drift.items()},

@@ -1,0 +1,92 @@
+"""Rows whose whole range a predicate decides at once: the short way round solving (semantics 3.2, 3.9).
+
+A comparison of lines has one answer on a segment that stays clear of the level and of the bounds about it, and most do
+(:mod:`pulse.kernels.bands`). Per row the answer is a certainty, ABSENT included, or UNDECIDED: then the row is to be solved.
+``AND`` is the least certain of both sides and ``OR`` the most; where one side alone settles it, the other may be undecided::
+
+              BELOW     UNDER     OVER      ABOVE
+    D <  0    certain   likely    possible  absent     (<= alike; > and >= the other way round)
+    D =  0    absent    possible  possible  absent
+    D != 0    certain   likely    likely    certain
+
+Looked at are comparisons of modelled attributes with numbers and with each other; whatever else a predicate says is left
+undecided.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE, CertaintyArray
+from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Or
+from pulse.kernels.bands import bands_about, bands_between
+from pulse.operators.relation import Relation
+
+UNDECIDED = 255
+
+_BELOW = (CERTAIN, LIKELY, POSSIBLE, ABSENT, UNDECIDED)
+_ABOVE = (ABSENT, POSSIBLE, LIKELY, CERTAIN, UNDECIDED)
+_CODES = {
+    "<": _BELOW,
+    "<=": _BELOW,
+    "=": (ABSENT, POSSIBLE, POSSIBLE, ABSENT, UNDECIDED),
+    "!=": (CERTAIN, LIKELY, LIKELY, CERTAIN, UNDECIDED),
+    ">=": _ABOVE,
+    ">": _ABOVE,
+}
+_OF_BANDS = {relation: np.array(codes, np.uint8) for relation, codes in _CODES.items()}
+
+
+def decided(relation: Relation, predicate: Expression) -> CertaintyArray | None:
+    """Per row how surely the predicate, which has no NOT, holds on all of it, or UNDECIDED; None if all are.
+
+    Without regard to the certainty of the row itself.
+    """
+    match predicate:
+        case Comparison():
+            return _compared(relation, predicate)
+        case Constant(bool() as value):
+            return np.full(len(relation), CERTAIN if value else ABSENT, np.uint8)
+        case And(operands) | Or(operands):
+            parts = [decided(relation, one) for one in operands]
+            if all(part is None for part in parts):
+                return None
+            join = _both if isinstance(predicate, And) else _either
+            total = np.full(len(relation), CERTAIN if isinstance(predicate, And) else ABSENT, np.uint8)
+            for part in parts:
+                total = join(total, np.full(len(relation), UNDECIDED, np.uint8) if part is None else part)
+            return total
+    return None
+
+
+def _both(a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
+    least, most = np.minimum(a, b), np.maximum(a, b)
+    least[(most == UNDECIDED) & (least != ABSENT)] = UNDECIDED
+    return least
+
+
+def _either(a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:
+    most = np.maximum(a, b)
+    most[(a == CERTAIN) | (b == CERTAIN)] = CERTAIN
+    return most
+
+
+def _compared(relation: Relation, comparison: Comparison) -> CertaintyArray | None:
+    left, right, form = comparison.left, comparison.right, comparison.relation
+    if not isinstance(left, Column):
+        left, right, form = right, left, FLIPPED[form]
+    modelled = relation.columns.modelled
+    if not isinstance(left, Column) or left.name not in modelled:
+        return None
+    c, err = relation.models[left.name], relation.err[left.name]
+    bands: CertaintyArray
+    if isinstance(right, Constant) and not isinstance(right.value, (bool, str)):
+        bands = bands_about(c, relation.lo, relation.hi, err, float(right.value))
+    elif isinstance(right, Column) and right.name in modelled:
+        error: FloatArray = err + relation.err[right.name]
+        bands = bands_between(c, relation.models[right.name], relation.lo, relation.hi, error)
+    else:
+        return None
+    codes: CertaintyArray = _OF_BANDS[form].take(bands)
+    return codes
