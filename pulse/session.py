@@ -163,7 +163,7 @@ class Session:
         )
         target = Path(out) if out is not None else _temporary_folder()
         check_free(target.absolute(), replace=overwrite or append)
-        order.accents = log_from(accents, splits, spec.schema, order.columns.names)
+        order.accents = log_from(accents, splits, spec.schema, order.columns.names, raw=True)
         if append and (target / FILE).is_file():
             old = self.open(target)
             order.accents = continued(old.accents, order.accents, old.manifest.end)
@@ -275,6 +275,9 @@ class Session:
         as_of: Any = None,
         mode: str | None = None,
         results: str | pa.Table | None = None,
+        accents: Any = None,
+        evolution: Any = None,
+        accumulate: bool = True,
         **more: Any,
     ) -> RevisedAnswer:
         """What corrections of the models changed of a query's results, and nothing else.
@@ -283,8 +286,9 @@ class Session:
         ``version``, or ``as_of`` a time; between times only what was there at the first is compared, as what came later is no
         correction. ``mode`` is ``upstream``, ``downstream`` or ``adaptive``: how segments are revised where there is a choice;
         ``results``, old result segments at hand (a table or Parquet file), are patched instead of being computed again.
-        The rest is as in :meth:`sql`.
+        The rest is as in :meth:`sql`; old and new results alike are in the units in force at their instants.
         """
+        from pulse.runtime.accents import evolution_of
         from pulse.runtime.revised import RevisedAnswer
 
         order = self._order(query, streams, {**(parameters or {}), **more}, possible)
@@ -297,6 +301,7 @@ class Session:
             spark=self._spark_if_any(),
             mode=mode,
             results=results,
+            evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate),
         )
 
     def explain(
@@ -399,12 +404,26 @@ class _Order:
             self.format = _format_for(data, format, key, time)
             self.key, self.time = self.format.key, self.format.time
             self.units = tuple(self.format.units(data))
-            self.columns = self.format.schema(self.units[0].path)
+            self.columns = self._columns_of(self.format)
         else:
             self.key, self.time = key or (), time
             self._take_frame(data)
         if not self.time:
             raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
+
+    def _columns_of(self, format: Format) -> pa.Schema:
+        """Those of the first file, and of later ones what is asked for and came only then."""
+        paths = list(dict.fromkeys(unit.path for unit in self.units))
+        found = format.schema(paths[0])
+        for path in paths[1:]:
+            missing = [name for name in (*self.model, *self.keep) if name not in found.names]
+            if not missing:
+                break
+            more = format.schema(path)
+            for name in missing:
+                if name in more.names:
+                    found = found.append(more.field(name))
+        return found
 
     def _take_frame(self, data: Any) -> None:
         if isinstance(data, (pa.Table, pa.RecordBatch)):

@@ -102,8 +102,6 @@ def query(
     since = options.since(revised_from)
     if since is None and (mode is not None or results is not None):
         raise options.OptionError("--mode and --results go with --revised-from: say since which version")
-    if since is not None and (accents or policy or not accumulate):
-        raise options.OptionError("--accents, --policy and --abort do not go with --revised-from")
     if since is not None and lineage:
         raise options.OptionError("--lineage does not go with --revised-from: ask for it with --version")
     with Session(master, engine=engine) as session:
@@ -113,15 +111,15 @@ def query(
             "possible": possible,
             "as_of": as_of,
             "version": version,
+            "accents": options.accents(accents),
+            "evolution": options.policies(policy),
+            "accumulate": accumulate,
         }
         answer: Answer | RevisedAnswer
         if since is None:
             answer = session.sql(
                 options.query_text(query),
                 lineage=lineage,
-                accents=options.accents(accents),
-                evolution=options.policies(policy),
-                accumulate=accumulate,
                 **asked,
             )
         else:

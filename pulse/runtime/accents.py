@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,16 +156,6 @@ def follow(
     return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
 
 
-def refuse_accents(models: Iterable[Stored]) -> None:
-    """Revisions compare results of two versions in the units of the start: with accents they would not be restated."""
-    for stored in models:
-        if stored.open().manifest.accents is not None:
-            raise UnsupportedAccentError(
-                f"revisions: {stored.path} was fitted with accents, and what changed of its results cannot be restated in the "
-                "units in force; ask for the results of both versions (--version) and compare them"
-            )
-
-
 def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> JobAccents:
     """What the workers of a job do about accents."""
     logs = logs_of(plan, paths, evolution)
@@ -211,16 +201,25 @@ def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
     """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
+    cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema))
     if model.manifest.accents is None:
         # A tuple of before is held until the next one, whatever the accent: only what begins after it is in its units.
         held = frozenset(name for name, truth in model.schema.modelled if truth is not Truth.LINEAR)
         alters: tuple[Alter, ...] = (replace(evolving, held=held),)
     else:
         if not log.ignored(policy).steps(time):
-            return None
+            return Undoing((), _name(log, policy), cease) if cease.steps else None
+        if log.needs_tuples(model.schema):
+            raise UnsupportedAccentError(
+                f"{model.path}: its fit undid accents that only its tuples can tell, and so cannot show values as recorded, as "
+                "the policy to ignore alter data asks; fit the tuples without these accents"
+            )
         alters = (Alter(log.steps(time)), evolving)
-    name = hashlib.sha256(json.dumps([log.to_json(), repr(policy)]).encode()).hexdigest()
-    return Undoing(alters, name)
+    return Undoing(alters, _name(log, policy), cease)
+
+
+def _name(log: AccentLog, policy: Policy) -> str:
+    return hashlib.sha256(json.dumps([log.to_json(), repr(policy)]).encode()).hexdigest()
 
 
 def _loses_keys(plan: Node) -> bool:
@@ -252,7 +251,7 @@ def evolution_of(
     logs = {
         name: log
         for name, given in _by_stream(accents, schemas, "accents").items()
-        if (log := log_from(given, None, schemas[name])) is not None
+        if (log := log_from(given, None, schemas[name], raw=later)) is not None
     }
     chosen = {name: Policy.of(given) for name, given in _by_stream(policies, schemas, "policy", True).items()}
     return Evolution(logs, chosen, "accumulate" if accumulate else "abort", later)

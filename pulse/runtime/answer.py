@@ -18,7 +18,6 @@ from pulse.runtime.local import Progress
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
 from pulse.store.stored import Stored
-from pulse.stream.log import UnsupportedAccentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,12 +78,9 @@ class Answer:
         """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
         from pulse.runtime.revised import RevisedAnswer
 
-        if self._evolution.logs:
-            raise UnsupportedAccentError(
-                f"revisions: what changed of results cannot be restated by accents, and the query has some for "
-                f"{', '.join(sorted(self._evolution.logs))}; ask for the results of both versions and compare them"
-            )
-        return RevisedAnswer(self.query, self._paths, since, spark=self._spark, **options)
+        return RevisedAnswer(
+            self.query, self._paths, since, spark=self._spark, evolution=self._evolution, **options
+        )
 
     def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
         """The first rows that are found, and whether there are more; work stops when they are there."""

@@ -6,6 +6,7 @@ looked at, and each of them is compared on its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +19,18 @@ from pulse.operators.difference import Changes, same_cells
 from pulse.operators.relation import Relation
 from pulse.runtime.delta import Delta, by_ranges
 
+Restated = Callable[[Relation], Relation]
 _KINDS = pa.array(["-D", "-U", "+I", "+U"])
 
 
-def emitted(delta: Delta, columns: Columns, *, possible: bool) -> tuple[Changes, Relation]:
-    """The changes under the output's columns, and the rows they are of: of every stretch a group of old ones and one of new."""
-    rows = _answer(delta, columns, possible=possible)
+def emitted(
+    delta: Delta, columns: Columns, *, possible: bool, restated: Restated | None = None
+) -> tuple[Changes, Relation]:
+    """The changes under the output's columns, and the rows they are of: of every stretch a group of old ones and one of new.
+
+    ``restated`` gives rows in the units in force at each instant, if they are not in them.
+    """
+    rows = _answer(delta, columns, possible=possible, restated=restated)
     offsets = np.stack([rows.offsets[:-1:2], rows.offsets[1::2], rows.offsets[2::2]], axis=1)
     cells = align(rows.ref, rows.lo, rows.hi, offsets, outer=True)
     left, right = cells.index[:, 0], cells.index[:, 1]
@@ -48,12 +55,13 @@ def emitted(delta: Delta, columns: Columns, *, possible: bool) -> tuple[Changes,
     return Changes(table.append_column("kind", kinds)), rows
 
 
-def _answer(delta: Delta, columns: Columns, *, possible: bool) -> Relation:
+def _answer(delta: Delta, columns: Columns, *, possible: bool, restated: Restated | None) -> Relation:
     """Old and new rows by turns, of what is asked for."""
     ranges = np.stack([delta.old, delta.new], axis=1).reshape(-1, 2)
     rows = by_ranges(delta.relation, ranges, np.repeat(delta.groups, 2))
     if not possible and (rows.certainty < LIKELY).any():
         rows = rows.take(np.flatnonzero(rows.certainty >= LIKELY))
+    rows = rows if restated is None else restated(rows)
     names = rows.columns.key_names
     keys = tuple(rows.keys[names.index(name)] for name in columns.key_names)
     return replace(rows, columns=columns, keys=keys)

@@ -14,9 +14,10 @@ from pulse.plan.nodes import PlanError
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime import local
+from pulse.runtime.accents import AS_STORED, Evolution
 from pulse.runtime.local import Progress
 from pulse.runtime.revised_job import RevisedJob, prepare_revised
-from pulse.runtime.revised_modes import added, as_window, changes
+from pulse.runtime.revised_modes import added, as_window, changes, undone_results, window_of
 from pulse.runtime.revising import MODES, Proliferation
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
@@ -29,7 +30,8 @@ class RevisedAnswer:
     """What :meth:`pulse.Session.revised` gives: nothing is computed before it is asked for.
 
     The columns are those of the answer, and ``kind``: ``-D`` of a result that is no longer there, ``+I`` of one that was not
-    there, ``-U`` and right behind it ``+U`` of one that changed. A segment speaks of the range that changed, not more.
+    there, ``-U`` and right behind it ``+U`` of one that changed. A segment speaks of the range that changed, not more. Old and
+    new results are in the units in force at their instants.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class RevisedAnswer:
         spark: Callable[[], SparkSession] | None = None,
         mode: str | None = None,
         results: str | pa.Table | None = None,
+        evolution: Evolution = AS_STORED,
     ) -> None:
         if mode is not None and mode not in MODES:
             raise PlanError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
@@ -60,6 +63,7 @@ class RevisedAnswer:
             "version": version,
             "as_of": as_of,
             "mode": mode or ("downstream" if results is not None else None),
+            "evolution": evolution,
         }
         self._reports: list[Proliferation] = []
 
@@ -94,7 +98,10 @@ class RevisedAnswer:
             from pulse.runtime.revised_spark import frame
 
             table = _collected(frame(self._spark(), job).limit(count + 1))
-        return table.slice(0, count), table.num_rows > count
+        shown = table.slice(0, count), table.num_rows > count
+        if not shown[1]:
+            job.check_end(shown[0])
+        return shown
 
     def to_arrow(self) -> pa.Table:
         """Tuples, if the query has a rate, else segments, brought to this process."""
@@ -116,6 +123,11 @@ class RevisedAnswer:
         """Write the revisions to a Parquet or CSV file, or with Spark to a folder; how many rows."""
         job = self.job(tuples=self.query.rate is not None if tuples is None else tuples)
         check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
+        rows = self._written(job, out, overwrite, progress)
+        job.check_end(out)
+        return rows
+
+    def _written(self, job: RevisedJob, out: str, overwrite: bool, progress: Progress | None) -> int | None:
         if self._spark is None:
             return write_batches(self._batches(job, progress), job.schema, out)
         from pulse.runtime.revised_spark import frame
@@ -130,11 +142,15 @@ class RevisedAnswer:
         return f"RevisedAnswer({' '.join(self.query.text.split())!r}; since {self._since}; {engine})"
 
     def _run(self, job: RevisedJob) -> DataFrame | pa.Table:
+        found: DataFrame | pa.Table
         if self._spark is None:
-            return pa.Table.from_batches(list(self._batches(job)), schema=job.schema)
-        from pulse.runtime.revised_spark import frame
+            found = pa.Table.from_batches(list(self._batches(job)), schema=job.schema)
+        else:
+            from pulse.runtime.revised_spark import frame
 
-        return frame(self._spark(), job)
+            found = frame(self._spark(), job)
+        job.check_end(found)
+        return found
 
     def _batches(self, job: RevisedJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         """The revisions as they come, piece by piece, in this process."""
@@ -152,7 +168,9 @@ class RevisedAnswer:
         if self._results is None:
             return None
         found = self._results if isinstance(self._results, pa.Table) else _read(self._results)
-        return as_window(found, optimise(job.query.plan, mirror=False), job.query.select)
+        plan = optimise(job.query.plan, mirror=False)
+        window_of(plan)
+        return as_window(undone_results(found, job), plan, job.query.select)
 
 
 def _read(path: str) -> pa.Table:

@@ -12,7 +12,7 @@ a piece of work is some of them; else it is all keys at the touched times. Pickl
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -34,14 +34,14 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import reach
 from pulse.plan.versions import checked
-from pulse.runtime.accents import refuse_accents
+from pulse.runtime.accents import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.around import Spans, read_around, spans_of
 from pulse.runtime.evaluate import Evaluation, without_possible
 from pulse.runtime.job import RateError, at_versions
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import selected
 from pulse.store.stored import Stored
-from pulse.store.touched import touched
+from pulse.store.touched import everywhere, touched
 
 GRACE = 2_000_000
 """Microseconds that are read beyond what windows reach: ends of segments are real numbers."""
@@ -54,7 +54,8 @@ PIECE = 256
 class RevisedJob:
     """``query`` is bound, and its streams are of one moment each; ``old`` and ``new`` say where each is read, before and after.
 
-    ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked.
+    ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked. ``accents``: what is done about those
+    of the streams before and after, by which ``evolution``; results of either side are in the units in force on that side.
     """
 
     query: Query
@@ -63,6 +64,13 @@ class RevisedJob:
     rate: int | None
     regions: Mapping[str, Regions] = field(default_factory=dict)
     mode: str | None = None
+    evolution: Evolution = AS_STORED
+    accents: tuple[JobAccents, JobAccents] = (NO_ACCENTS, NO_ACCENTS)
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise the error of a query that ends at an accent, with what changed before it."""
+        for one in reversed(self.accents):
+            one.check_end(emitted)
 
     @cached_property
     def plan(self) -> Node:
@@ -104,8 +112,13 @@ class RevisedJob:
     @cached_property
     def inputs(self) -> Spans:
         """The times of segments that these depend on."""
+        return spans_of([self._around(one) for one in self.regions.values()])
+
+    def _around(self, regions: Regions) -> Regions:
+        """What is read for regions. Where segments are undone as they are read, all before: bounds of integrals carry on."""
         far = 2 * (self.reach + GRACE)
-        return spans_of([one.widened(far, far) for one in self.regions.values()])
+        undone = any(one.alters for side in self.accents for one in side.undoing.values())
+        return regions.widened(LATEST if undone else far, far)
 
     def pieces(self) -> list[RevisedJob]:
         """The work in parts that know nothing of each other: keys of the one stream, or all at once."""
@@ -120,17 +133,23 @@ class RevisedJob:
             for a, b in itertools.pairwise(cuts)
         ]
 
-    def streams(self, stored: Mapping[str, Stored]) -> dict[str, Relation]:
-        """The segments of every stream around what may differ, by plain names."""
+    def sides(self) -> Iterator[tuple[dict[str, Relation], JobAccents]]:
+        """The streams before and after, each with what is done about their accents."""
+        for stored, accents in zip((self.old, self.new), self.accents, strict=True):
+            yield self._streams(stored, accents), accents
+
+    def _streams(self, stored: Mapping[str, Stored], accents: JobAccents) -> dict[str, Relation]:
+        """The segments of every stream around what may differ, by plain names, in the units that the query is evaluated in."""
         found = {}
         for scan in scans(self.plan):
             if scan.stream not in found:
                 regions = None
                 if self.by_key:
-                    far = 2 * (self.reach + GRACE)
-                    regions = self.regions[scan.stream].widened(far, far).merged()
+                    regions = self._around(self.regions[scan.stream]).merged()
                 columns = self.stored_columns(scan.stream)
-                found[scan.stream] = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
+                rows = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
+                undoing = accents.undoing.get(scan.stream)
+                found[scan.stream] = rows if undoing is None else undoing.segments(rows)
         return found
 
     def stored_columns(self, stream: str) -> Columns:
@@ -147,10 +166,12 @@ def prepare_revised(
     version: int | None = None,
     as_of: Any = None,
     mode: str | None = None,
+    evolution: Evolution = AS_STORED,
 ) -> RevisedJob:
     """What is different between ``since`` (a version, a mapping of streams to versions, or a time) and now.
 
-    Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part.
+    Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part. Where
+    the two sides are not restated alike (accents came in between, or keys by which an operator holds), all results may differ.
     """
     rate = query.rate if tuples else None
     if tuples and rate is None:
@@ -166,16 +187,18 @@ def prepare_revised(
     names = sorted({scan.stream for scan in scans(query.plan)})
     old = {name: old.get(name, fixed[name]).pinned() for name in names}
     new = {name: new.get(name, fixed[name]).pinned() for name in names}
-    refuse_accents((*old.values(), *new.values()))
+    accents = job_accents(query.plan, old, evolution), job_accents(query.plan, new, evolution)
     regions = {name: touched(old[name].open(), new[name].open()) for name in names}
+    if accents[0] != accents[1]:
+        regions = {name: everywhere(old[name].open(), new[name].open()) for name in names}
     if known:
         regions = {name: _before(one, min(known)) for name, one in regions.items()}
-    return RevisedJob(query, old, new, rate, regions, mode)
+    return RevisedJob(query, old, new, rate, regions, mode, evolution, accents)
 
 
 def side_by_side(job: RevisedJob) -> pa.Table:
     """What of the results differs: both versions evaluated."""
-    before, after = (_results(job, job.streams(stored)) for stored in (job.old, job.new))
+    before, after = (_results(job, streams, accents) for streams, accents in job.sides())
     if job.rate is None:
         made = difference(before, after).table
     else:
@@ -185,17 +208,19 @@ def side_by_side(job: RevisedJob) -> pa.Table:
     return made.cast(job.schema)
 
 
-def _results(job: RevisedJob, streams: Mapping[str, Relation]) -> Any:
-    """The results that may differ, as a relation or as a table of tuples."""
-    plan = job.plan
+def _results(job: RevisedJob, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
+    """The results that may differ, as a relation or as a table of tuples, in the units in force at each instant."""
+    plan, restating = job.plan, accents.restating
     inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
     evaluation = Evaluation(inputs, possible=job.query.possible)
     evaluation.expect([plan])
     if job.rate is None:
         relation = evaluation.segments(plan)
         relation = relation if job.query.possible else without_possible(relation)
+        relation = relation if restating is None else restating.segments(relation)
         return selected(within_spans(relation, job.results), job.columns)
     samples = evaluation.samples(plan, job.rate)
+    samples = samples if restating is None else restating.samples(samples)
     batch = to_tuples(samples, job.query.select, possible=job.query.possible)
     return _tuples_within(pa.Table.from_batches([batch]), job)
 

@@ -48,19 +48,22 @@ class Apart(NamedTuple):
 
 
 def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
-    """What the job's versions change of its results; None where bounds of all segments changed, so that nothing is shared.
+    """What the job's versions change of its results; None where nothing is shared: bounds of all segments changed, or units.
 
     ``held`` are old results, under the columns of the query's window (:func:`as_window`).
     """
     assert job.mode is not None
-    old, new = job.streams(job.old), job.streams(job.new)
+    if job.accents[0] != job.accents[1]:
+        return None  # all is restated anew
+    (old, accents), (new, _) = job.sides()
     changed = {}
     for stream in old:
         apart = rows_apart(old[stream], new[stream])
         if apart.loosened:
             return None
         changed[stream] = _changed(old[stream], new[stream], apart)
-    reviser = Reviser(job.query, {name: one.columns for name, one in old.items()}, mode=job.mode)
+    columns = {name: one.columns for name, one in old.items()}
+    reviser = Reviser(job.query, columns, mode=job.mode, restating=accents.restating)
     if held is None:
         reviser.start(old)
     else:
@@ -163,6 +166,28 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
     return Relation.from_table(
         table.sort_by([*order, ("ref", "ascending"), ("lo", "ascending")]), wanted
     ).merged()
+
+
+def undone_results(results: pa.Table, job: RevisedJob) -> pa.Table:
+    """Old result segments in the units that the query is evaluated in; they were given in those in force."""
+    restating = job.accents[0].restating
+    if restating is None:
+        return results
+    told = {name for steps in restating.alter.steps.values() for name in steps.columns}
+    lost = restating.end is not None or any(not one.is_empty for one in restating.cease.steps.values())
+    missing = sorted(told - {*job.columns.key_names, *job.columns.unmodelled_names})
+    if lost or missing:
+        why = (
+            f"they lack {', '.join(missing)}, by which units differ"
+            if missing
+            else "accents end some of them"
+        )
+        raise PlanError(f"revisions: old results cannot be patched, as {why}; leave --results out")
+    columns = job.columns
+    order = [(name, "ascending") for name in columns.key_names]
+    rows = results.sort_by([*order, ("ref", "ascending"), ("lo", "ascending")])
+    relation = Relation.from_table(rows, columns).merged()
+    return pa.Table.from_batches([restating.alter.inverse().segments(relation).to_segments()])
 
 
 def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:

@@ -56,7 +56,7 @@ def _cogrouped(spark: SparkSession, job: RevisedJob) -> DataFrame:
     tuples = job.rate is not None
     sides = []
     for stored in (job.old, job.new):
-        asked = prepare(job.query, stored, tuples=tuples)
+        asked = prepare(job.query, stored, tuples=tuples, evolution=job.evolution)
         one = historical.frame(spark, replace(asked, spans=job.inputs))
         sides.append(one.withColumn(_TOGETHER, F.lit(0)))
     keys = [_TOGETHER, *(name for name, _ in job.columns.key)]

@@ -29,6 +29,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
 from pulse.plan.show import line
+from pulse.runtime.accents import Restating
 from pulse.runtime.arcs import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
 from pulse.runtime.closings import ClosingsArc, with_results
 from pulse.runtime.connection import ConnectionPoint, RevisionError
@@ -98,6 +99,7 @@ class Reviser:
     ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
     ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them: windows over
     tuples are then known at these closing times alone, and their changes are points.
+    ``restating``: streams are in the units of their start, and changes are told in those in force (semantics 8.2).
     """
 
     def __init__(
@@ -110,13 +112,14 @@ class Reviser:
         costs: Costs | None = None,
         keep: int | str | None = None,
         every: int | None = None,
+        restating: Restating | None = None,
     ) -> None:
         if isinstance(keep, str) and keep != "radius":
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
         if mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
         self.query, self.columns, self.mode = query, dict(columns), mode
-        self.costs = costs or Costs()
+        self.costs, self.restating = costs or Costs(), restating
         self.plan = optimise(query.plan, mirror=False)
         if every is not None and every <= 0:
             raise ValueError(f"every: expected microseconds above 0, got {every!r}")
@@ -304,7 +307,8 @@ class Reviser:
     def _told(self, root: Arc, came: Mapping[str, int]) -> Revised:
         assert root.delta is not None
         if len(root.delta):
-            changes, rows = emitted(root.delta, self.output, possible=self.query.possible)
+            restated = None if self.restating is None else self.restating.segments
+            changes, rows = emitted(root.delta, self.output, possible=self.query.possible, restated=restated)
         else:
             rows = selected(Relation.empty(self.plan.columns), self.output)
             changes = Changes(self.schema.empty_table())

@@ -41,6 +41,19 @@ def touched(old: Model, new: Model) -> Regions:
     return Regions.concat(parts).merged()
 
 
+def everywhere(old: Model, new: Model) -> Regions:
+    """All keys of the two for all their time."""
+    touched_of = [_no_regions(new)]
+    for model in (old, new):
+        keys = model.keys()
+        starts, ends = model.manifest.bounds
+        if starts and (keys.num_rows or not model.schema.key):
+            n = max(keys.num_rows, 1)
+            whole = np.full(n, min(starts) - 1), np.full(n, max(ends) + 1)
+            touched_of.append(Regions(_keys(keys, model), *whole))
+    return Regions.concat(touched_of).merged()
+
+
 def _no_regions(model: Model) -> Regions:
     none = np.zeros(0, np.int64)
     return Regions(tuple(pa.array([], type_) for _, type_ in model.schema.key), none, none)
