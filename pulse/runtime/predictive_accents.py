@@ -34,12 +34,12 @@ from pulse.plan.accented import accented
 from pulse.plan.derived import described
 from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating
-from pulse.runtime.predictive_listening import Listening, of_keys, together
+from pulse.runtime.predictive_listening import Listening, of_keys
 from pulse.runtime.predictive_restated import instants, restated_changes
 from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
-from pulse.runtime.predictive_turns import BEFORE_ALL
+from pulse.runtime.predictive_turns import BEFORE_ALL, together
 from pulse.runtime.predictive_undoing import ROW
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, Control, DropAttribute
@@ -353,11 +353,13 @@ def _apart(
     """The data of a batch, which are these ``rows``, and its accents with their places and times."""
     if len(rows) == table.num_rows:
         return table, []
-    places = np.setdiff1d(np.arange(table.num_rows), rows)
+    is_data = np.zeros(table.num_rows, bool)
+    is_data[rows] = True
+    places = np.flatnonzero(~is_data)
     said = table.take(pa.array(places))
     at = instants(said.column(time))
     missing = said.column(time).is_null().to_pylist()
-    return table.take(pa.array(rows)), [
+    return table.filter(pa.array(is_data)), [
         (int(place), None if null else int(t), str(text))
         for place, t, null, text in zip(places, at, missing, said.column(column).to_pylist(), strict=True)
     ]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all
+from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
@@ -23,7 +23,6 @@ from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.log import AccentLog
 from pulse.stream.steps import Alteration, first_whole
 from pulse.stream.validity import Existence
-from pulse.stream.values import ValueSet
 from pulse.validation.aside import reasoned
 from pulse.validation.validator import Validator
 
@@ -170,9 +169,10 @@ class Listening:
     def pass_by(self, inside: bool, keys: Collection[str]) -> None:
         """The rows of the batch at hand have passed: all that was said is said of whatever comes."""
         if inside and any(one.recent for one in (*self.undo.values(), *self.gone.values())):
-            settle_all(self.undo, _END - 1, ROW)
-            settle_all(self.gone, _END - 1, ROW)
-            self.undoing = None
+            for one in (*self.undo.values(), *self.gone.values()):
+                if any(at != BEFORE_ALL for at, _, _ in one.recent):
+                    one.pass_by()
+                    self.undoing = None
         if self.closing:
             self.closed = together([self.closed, *(where for _, where in self.closing)])
             self.closing = []
@@ -183,9 +183,8 @@ class Listening:
     def settle(self, horizon: int, time: str, inside: bool) -> None:
         """No tuple before the horizon comes any more."""
         count = len(self)
-        if not inside:
-            settle_all(self.undo, horizon, time)
-            settle_all(self.gone, horizon, time)
+        settle_all(self.undo, *((_END - 1, ROW) if inside else (horizon, time)))
+        settle_all(self.gone, *((_END - 1, ROW) if inside else (horizon, time)))
         self.near = [one for one in self.near if one.position > horizon]
         self.undo = {name: one for name, one in self.undo.items() if not one.is_empty}
         if len(self) != count:
@@ -219,23 +218,6 @@ class Listening:
 def of_keys(where: Description, keys: Collection[str]) -> Description:
     """Those of a description's rows of which no row of their key comes any more."""
     return Description(tuple(box for box in where.boxes if all(name in keys for name, _ in box)))
-
-
-def together(some: Sequence[Description]) -> Description:
-    """The union of many descriptions; those that list values of one column are put together at once."""
-    listed: dict[str, set[object]] = {}
-    rest = FALSE
-    for one in some:
-        for box in one.boxes:
-            values = box[0][1] if len(box) == 1 else None
-            if values is not None and values.kind == "string" and not values.rest and not values.null:
-                listed.setdefault(box[0][0], set()).update(values.members)
-            else:
-                rest |= Description((box,))
-    for name, members in listed.items():
-        values = ValueSet("string", False, False, members=frozenset(map(str, members)))
-        rest |= Description((((name, values),),))
-    return rest
 
 
 def _alike(near: Accent, one: Accent) -> bool:

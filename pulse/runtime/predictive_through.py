@@ -2,8 +2,8 @@
 
 Alter data that passes the plan as it is, whatever came before, takes the route of its kind: nothing is kept of it but what it
 comes to (:mod:`pulse.runtime.predictive_turns`). With the first control that does not, the plan's operators are set up, and all
-go through them. Those that are not settled yet are kept beside them: a log may speak of an earlier instant later, and then they go
-again.
+go through them. Those that are not settled yet are kept beside them: a log may speak of an earlier instant later, and then they
+go again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from pulse.plan.accented import Operators, route
 from pulse.plan.derived import described
 from pulse.plan.nodes import Node
 from pulse.runtime.accents import Restating
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, steps_of
+from pulse.runtime.predictive_turns import BEFORE_ALL, FEW, Turns, settle_all, steps_of, together
 from pulse.stream.accents import Accent, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, Description
 from pulse.stream.state import Mode
 from pulse.stream.steps import Alteration
-from pulse.stream.units import Units
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor
@@ -55,9 +54,7 @@ class Through:
 
     altered: dict[str, Turns] = field(default_factory=dict)  # by attribute of the answer
     ends: dict[str, Turns] = field(default_factory=dict)
-    inputs: dict[str, Units] = field(
-        default_factory=dict
-    )  # what is settled of alter data that took its route
+    inputs: dict[tuple[str, str], Turns] = field(default_factory=dict)  # settled alter data, by its route
     closed: dict[str, Description] = field(default_factory=dict)  # settled punctuation, likewise
     tail: list[tuple[str, Control]] = field(default_factory=list)
     before: tuple[object, ...] | None = (
@@ -93,17 +90,18 @@ class Through:
         """No result before the horizon is asked for any more."""
         self.tail.sort(key=lambda pair: pair[1].position)
         old = [pair for pair in self.tail if pair[1].position <= horizon]
-        if not old:
+        if len(old) < FEW:
             return
         self.tail = self.tail[len(old) :]
         if self.before is None:
             for stream, one in old:
                 if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
-                    known = self.inputs.get(stream, Units())
-                    self.inputs[stream] = known.altered(one.attribute, one.primitive.alpha, one.description)
+                    change = Alteration(one.position, one.description, one.primitive.alpha)
+                    self.inputs.setdefault((stream, one.attribute), Turns()).add([change])
                 elif isinstance(one, Punctuation):
-                    closed = self.closed.get(stream, FALSE)
-                    self.closed[stream] = closed | one.description
+                    self.closed[stream] = together([self.closed.get(stream, FALSE), one.description])
+            for (stream, _), turns in self.inputs.items():
+                turns.settle(horizon, predictor.specs[stream].schema.time)
         else:
             operators = self._operators(predictor, self.before)
             for stream, one in old:
@@ -159,12 +157,9 @@ class Through:
     def _set_up(self, predictor: Predictor) -> tuple[object, ...]:
         """What the operators know once all that is settled went through; what comes out is known already."""
         operators = self._operators(predictor, None)
-        for stream, units in self.inputs.items():
-            for name, cells in units.cells.items():
-                for map, where in cells.items():
-                    primitive = AlterData(name, map)
-                    accent = Accent(position=BEFORE_ALL, description=where, primitive=primitive)
-                    operators.push(stream, accent)
+        for (stream, name), turns in self.inputs.items():
+            for at, where, map in turns.alterations():
+                operators.push(stream, Accent.of(where, AlterData(name, map), position=at))
         for stream, where in self.closed.items():
             operators.push(stream, Punctuation(position=BEFORE_ALL, description=where))
         self.inputs, self.closed = {}, {}

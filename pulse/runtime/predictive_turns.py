@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulse.stream.description import Description, Domain
+from pulse.stream.affine import Affine
+from pulse.stream.description import FALSE, Description, Domain
 from pulse.stream.steps import Alteration, Steps
 from pulse.stream.units import Units
 from pulse.stream.values import ValueSet
 
 BEFORE_ALL = -(1 << 62)
+FEW = 256
+"""So many are kept as they came: settling them one by one would cost more than it frees."""
+
 _ONE = "value"  # units are kept by attribute; here there is one
 
 
@@ -49,16 +53,22 @@ class Turns:
         """Nothing before the horizon is asked for any more."""
         self.recent.sort(key=lambda one: one.at)
         later = Domain.of(**{time: ValueSet.between(horizon, None)})
-        count, settled = 0, self.settled
+        count, settled, named = 0, self.settled, _Named()
         for one in self.recent:
             said = one.description
             said = said.simplified(later) if time in said.attributes else said
             if one.at > horizon or time in said.attributes:
                 break  # those behind it stay behind it: maps do not commute
-            if not said.is_empty:
-                settled = settled.altered(_ONE, one.map, said)
+            if not named.take(said, one.map):
+                settled = named.put_into(settled)
+                if not said.is_empty and not named.take(said, one.map):
+                    settled = settled.altered(_ONE, one.map, said)
             count += 1
-        self.settled, self.recent = settled, self.recent[count:]
+        self.settled, self.recent = named.put_into(settled), self.recent[count:]
+
+    def pass_by(self) -> None:
+        """All of them hold from now on, whatever the time or place; in their order."""
+        self.recent = [one._replace(at=BEFORE_ALL) for one in self.recent]
 
     def forget(self, rows: Description) -> None:
         """Nothing is asked of these rows any more."""
@@ -81,12 +91,72 @@ class Turns:
         return Steps.of(self.alterations(), time=time)
 
 
+class _Named:
+    """Alterations of rows that are named by values of one column, composed before they are put among others: most are."""
+
+    def __init__(self) -> None:
+        self.column = ""
+        self.maps: dict[str, Affine] = {}
+
+    def take(self, where: Description, map: Affine) -> bool:
+        """Whether these rows are named by values of that column."""
+        found = listed(where)
+        if found is None or (self.maps and found[0] != self.column):
+            return False
+        self.column = found[0]
+        for value in found[1]:
+            before = self.maps.get(value)
+            self.maps[value] = map if before is None else map.after(before)
+        return True
+
+    def put_into(self, units: Units) -> Units:
+        """The units with what was taken, of which nothing is left here."""
+        values: dict[Affine, set[str]] = {}
+        for value, map in self.maps.items():
+            if not map.is_identity:
+                values.setdefault(map, set()).add(value)
+        for map, some in values.items():
+            units = units.altered(_ONE, map, listing(self.column, some))
+        self.maps = {}
+        return units
+
+
+def listed(where: Description) -> tuple[str, frozenset[str]] | None:
+    """The column whose values name the rows of a description, and the values; None where more is said of them."""
+    if len(where.boxes) != 1 or len(where.boxes[0]) != 1:
+        return None
+    name, values = where.boxes[0][0]
+    plain = values.kind == "string" and not values.rest and not values.null
+    return (name, frozenset(map(str, values.members))) if plain else None
+
+
+def listing(column: str, values: Iterable[str]) -> Description:
+    """The rows that have one of these values in a column."""
+    return Description((((column, ValueSet("string", False, False, members=frozenset(values))),),))
+
+
+def together(some: Iterable[Description]) -> Description:
+    """The union of many descriptions; those that list values of one column are put together at once."""
+    values: dict[str, set[str]] = {}
+    rest = FALSE
+    for one in some:
+        found = listed(one)
+        if found is None:
+            rest |= one
+        else:
+            values.setdefault(found[0], set()).update(found[1])
+    for name, members in values.items():
+        rest |= listing(name, members)
+    return rest
+
+
 def steps_of(turns: Mapping[str, Turns], time: str) -> dict[str, Steps]:
     """The steps of every attribute that has any."""
     return {name: one.steps(time) for name, one in turns.items() if not one.is_empty}
 
 
 def settle_all(turns: Mapping[str, Turns], horizon: int, time: str) -> None:
-    """Settle the alterations of all attributes."""
+    """Settle the alterations of all attributes that have many."""
     for one in turns.values():
-        one.settle(horizon, time)
+        if len(one.recent) >= FEW:
+            one.settle(horizon, time)
