@@ -314,6 +314,8 @@ def _check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
 
 def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> None:
     role, types = schema.role(accent.attribute), dict((*schema.key, *schema.unmodelled))
+    if role is Role.MODELLED:
+        return
     said = f"{accent}: '{accent.attribute}' is {_article(role)}"
     if isinstance(accent.primitive, AlterData) and role is not Role.MODELLED:
         if not raw:
