@@ -9,6 +9,8 @@ MAPPED := kernels operators validation datasets benchmarks
 SOURCES := pulse $(MAPPED) tests
 PYTHON ?=
 QUICK ?=
+ONLY ?=
+COMPARE ?=
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -61,9 +63,10 @@ tests: install
 nojit: install
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/kernels
 
-bench: install ## run the benchmarks and print their ratios (QUICK=1: small sizes)
+bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; ONLY=fig5; COMPARE=run.json: fail where slower)
 	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
-	  -o python_files='bench_*.py' -o python_functions='bench_* test_*'
+	  -o python_files='bench_*.py' -o python_functions='bench_* test_*' \
+	  $(if $(ONLY),-k '$(ONLY)') $(if $(COMPARE),--pulse-compare '$(COMPARE)')
 
 format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -1,55 +1,251 @@
-"""At the end of a run: how many times as fast as each contender Pulse was, per benchmark group.
+"""A run of the benchmarks: kernels compiled and Spark started apart from what is timed, and a report, whatever happens.
 
-A benchmark names its contender in ``benchmark.extra_info["contender"]``, Pulse's own is ``pulse``, and through Spark, where
-both take part, ``pulse, Spark``; and the amount of work (rows, samples, variants) in ``extra_info["work"]``. Contenders of a
-group may be given less work; ratios are of the median time per unit. ``extra_info["accuracy"]`` is a line about how good the
-answer was.
+The folder of a run, ``.benchmarks/<date>``, holds its JSON (pytest-benchmark's, and what Pulse adds), Markdown and one HTML
+page; ``.benchmarks/latest`` points at the last. They are written anew after every benchmark, so that a run that is interrupted,
+or killed, leaves what it had. ``--pulse-compare FILE`` holds the run against an earlier one and fails where rows got worse.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any, NamedTuple
+import ast
+import datetime as dt
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-OURS, OURS_ON_SPARK = "pulse", "pulse, Spark"
+from pulse.benchmarks.recording import APART, QUICK, apart
+from pulse.benchmarks.report import facts
+from pulse.benchmarks.report.compare import Comparison, compare
+from pulse.benchmarks.report.files import RUN, write_json, write_report
+from pulse.benchmarks.report.reading import sentences
+from pulse.benchmarks.report.rows import ADDED, Run, read, run_of
+from pulse.benchmarks.report.table import aligned, table
+from pulse.session import Session
+
+ROOT = Path(__file__).resolve().parents[1]
+STORAGE = ROOT / ".benchmarks"
 
 
-class Timed(NamedTuple):
-    """Seconds, and seconds per unit of work."""
-
-    median: float
-    best: float
-    per_unit: float
+# -- what benchmarks share --------------------------------------------------------------------------------
 
 
-def times_of(bench: Any) -> Timed:
-    median, best = float(bench.stats.median), float(bench.stats.min)
-    return Timed(median, best, median / float(bench.extra_info["work"]))
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """Compile time is told apart."""
+    from pulse.kernels import _jit
+
+    with apart("loading or compiling the kernels"):
+        _jit.warm()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Session]:
+    """A session on all cores. Peers on Spark keep their tuples in the driver's memory."""
+    settings: dict[str, Any] = {"spark.driver.memory": "6g"}
+    with apart("starting Spark"):
+        session = Session("local[*]", **settings)
+        session.spark.range(1).collect()
+    with session:
+        yield session
+
+
+# -- the run ----------------------------------------------------------------------------------------------
+
+
+class Running:
+    """What is gathered while a run goes on, and written after every benchmark."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        name = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d-%H%M%S") + ("-quick" if QUICK else "")
+        self.folder = Path(config.getoption("pulse_out") or STORAGE / name)
+        old = config.getoption("pulse_compare")
+        self.old = None if old is None else read(Path(old) / RUN if Path(old).is_dir() else Path(old))
+        self.complete = False
+        self.failures: list[dict[str, str]] = []
+        self.skipped: list[dict[str, str]] = []
+        self.chapters: dict[str, str] = {}
+        self.facts = facts.machine() | {"load at the start": facts.load()}
+        self._machine: Any = None
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """A benchmark or a whole file that failed or was skipped."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            self.skipped.append({"name": report.nodeid, "message": reason})
+        elif report.failed:
+            when = getattr(report, "when", "collect")
+            where = "" if when == "call" else f" ({'while it was read' if when == 'collect' else when})"
+            self.failures.append({"name": report.nodeid + where, "message": _message(report)})
+
+    def added(self) -> dict[str, Any]:
+        """For the JSON."""
+        return {
+            "quick": QUICK,
+            "complete": self.complete,
+            "facts": self.facts | {"load at the end": facts.load()},
+            "apart": APART,
+            "chapters": self.chapters,
+            "failures": self.failures,
+            "skipped": self.skipped,
+        }
+
+    def write(self) -> tuple[Run, Comparison | None]:
+        """All of it, as it stands."""
+        session = self.config._benchmarksession  # type: ignore[attr-defined]
+        if self._machine is None:
+            self._machine = session.get_machine_info()
+        told = self.config.hook.pytest_benchmark_generate_json(
+            config=self.config,
+            benchmarks=[bench for bench in session.benchmarks if bench],
+            include_data=True,
+            machine_info=self._machine,
+            commit_info={},
+        )
+        told[ADDED] = self.added()
+        write_json(self.folder, told)
+        run = run_of(told)
+        comparison = None if self.old is None else compare(run, self.old)
+        write_report(self.folder, run, comparison)
+        return run, comparison
+
+
+def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """The error itself, shortened."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
+    return " ".join(text.split())[:400]
+
+
+_RUNNING = pytest.StashKey[Running]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pulse", "reports of Pulse's benchmarks")
+    group.addoption("--pulse-out", metavar="FOLDER", help="the run's folder (.benchmarks/<date>)")
+    group.addoption(
+        "--pulse-compare", metavar="FILE", help="an earlier run's JSON: fail where rows got worse"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.collectonly or config.getoption("benchmark_disable") or hasattr(config, "workerinput"):
+        return
+    try:
+        config.stash[_RUNNING] = Running(config)
+    except (OSError, ValueError) as e:
+        raise pytest.UsageError(f"--pulse-compare: {e}") from e
+    config.option.benchmark_quiet = True  # its table is not ours
+    config.option.continue_on_collection_errors = (
+        True  # a file that cannot be read is reported, the others run
+    )
+    # As if interrupted from the keyboard: what had been measured is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _EARLY.append(report)
+
+
+_EARLY: list[pytest.CollectReport] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    running = session.config.stash.get(_RUNNING, None)
+    if running is None:
+        return
+    for report in _EARLY:
+        running.note(report)
+    for path in {item.path for item in session.items}:
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        running.chapters[path.stem.removeprefix("bench_")] = " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A benchmark that failed has no row, nor has one without accuracy, which fails for it."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    running = item.config.stash.get(_RUNNING, None)
+    bench = getattr(item, "funcargs", {}).get("benchmark")
+    if running is not None:
+        if call.when == "call" and report.passed and item.path.stem not in _OLD and _unjudged(bench):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} has no row: time it with pulse.benchmarks.recording.record()"
+        if report.failed and bench is not None:
+            bench.has_error = True
+        if report.failed or report.skipped:
+            running.note(report)
+    return report  # type: ignore[return-value]
+
+
+_OLD = (
+    "bench_fit",
+    "bench_predictive",
+    "bench_predictive_spark",
+    "bench_queries",
+    "bench_revisions",
+    "bench_accents",
+)
+
+
+def _unjudged(bench: Any) -> bool:
+    return bench is not None and not isinstance(bench.extra_info.get("accuracy"), dict)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    done = yield
+    running = item.config.stash.get(_RUNNING, None)
+    if running is not None:
+        running.write()
+    return done
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    running = session.config.stash.get(_RUNNING, None)
+    if running is not None:
+        running.complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        run, comparison = running.write()
+        if comparison is not None and comparison.flagged and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if run.rows:
+            _point_at(running.folder)
+    return (yield)
+
+
+def _point_at(folder: Path) -> None:
+    """``.benchmarks/latest`` is the last run, where links can be made."""
+    if folder.parent != STORAGE:
+        return
+    link = STORAGE / f"latest.{os.getpid()}"
+    with suppress(OSError):
+        link.symlink_to(folder.name)
+        link.replace(STORAGE / "latest")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    session = getattr(config, "_benchmarksession", None)
-    groups: dict[str, dict[str, Timed]] = defaultdict(dict)
-    accuracies: dict[str, str] = {}
-    for bench in session.benchmarks if session else []:
-        if "contender" in bench.extra_info and bench.stats is not None:
-            groups[bench.group][bench.extra_info["contender"]] = times_of(bench)
-        if "accuracy" in bench.extra_info:
-            accuracies[bench.group] = bench.extra_info["accuracy"]
-    if not groups:
+    running = config.stash.get(_RUNNING, None)
+    if running is None:
         return
-    terminalreporter.section("ratios: contender's time / Pulse's time, in process and through Spark")
-    head = f"{'median s':>11}{'best s':>11}{'ns per unit':>14}{'ratio':>9}{'ratio Spark':>13}"
-    terminalreporter.write_line(f"{'benchmark':<34}{'contender':<28}{head}")
-    for group, times in groups.items():
-        for contender, one in sorted(times.items(), key=lambda item: item[1].per_unit):
-            ratios = [
-                f"{one.per_unit / times[ours].per_unit:.1f}" if ours in times and contender != ours else ""
-                for ours in (OURS, OURS_ON_SPARK)
-            ]
-            figures = f"{one.median:>11.4f}{one.best:>11.4f}{one.per_unit * 1e9:>14.2f}{ratios[0]:>9}{ratios[1]:>13}"
-            terminalreporter.write_line(f"{group:<34}{contender:<28}{figures}")
-    for group, line in accuracies.items():
-        terminalreporter.write_line(f"{group}: {line}")
+    run = read(running.folder / RUN)
+    for name, rows in run.tables().items():
+        terminalreporter.write_line("")
+        terminalreporter.write_line(name, bold=True)
+        for line in aligned(*table(rows)):
+            terminalreporter.write_line(line)
+    terminalreporter.section("reading")
+    for sentence in sentences(run):
+        terminalreporter.write_line(f"- {sentence}")
+    if running.old is not None:
+        comparison = compare(run, running.old)
+        terminalreporter.section("compared")
+        terminalreporter.write_line(comparison.summary())
+        for change in comparison.flagged:
+            terminalreporter.write_line(f"- {change.words()}", red=True)
+    terminalreporter.write_line(f"{running.folder}{os.sep}: run.json, report.md, report.html")
