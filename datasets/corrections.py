@@ -1,23 +1,17 @@
 """Corrections of trades as TAQ files hold them: which trades were cancelled, marked wrong or corrected, and when.
 
-A file of the consolidated tape shows each trade once more when it is taken back or corrected (column ``CORR``)::
-
-    code  the trade, at its own time                 code  the record that says so, at the time it came
-      0   regular
-      8   later cancelled                             10   cancel: the same price, size and exchange
-      7   later marked as erroneous                   11   error: the same
-      1   later corrected; shows the *corrected*      12   correction: shows what was *first* reported
-          values
-
-So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12. A record 10 or 11 deletes its
-trade; a record 12 replaces the values first reported by those of its 1; ``known`` is the record's time. A record without its
-trade, or a marked trade without its record, is kept aside with the reason; such a trade stays in the stream.
+A file of the consolidated tape shows each trade once more when it is taken back or corrected
+(:mod:`pulse.datasets.taq_codes`). So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12.
+A record 10 or 11 deletes its trade; a record 12 replaces the values first reported by those of its 1; ``known`` is the
+record's time. A record without its trade, or a marked trade without its record, is kept aside with the reason; such a trade
+stays in the stream.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,44 +24,66 @@ from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
-from pulse.datasets.registry import detect
+from pulse.datasets.registry import detect, get_format
+from pulse.datasets.taq import TaqFormat
+from pulse.datasets.taq_codes import (
+    CANCEL,
+    CANCELLED,
+    CORRECTED,
+    CORRECTION,
+    ERRONEOUS,
+    ERROR,
+    RECORDS,
+    WORDS,
+)
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.taq_parquet import CODES, TaqParquet, code_column
 from pulse.datasets.units import Paths, expand
 
-CORRECTED, ERRONEOUS, CANCELLED = 1, 7, 8
-CANCEL, ERROR, CORRECTION = 10, 11, 12
-_RECORDS = (CANCEL, ERROR, CORRECTION)
-_WORDS = {
-    CORRECTED: "later corrected",
-    ERRONEOUS: "later marked as erroneous",
-    CANCELLED: "later cancelled",
-    CANCEL: "cancel record",
-    ERROR: "error record",
-    CORRECTION: "correction record",
-}
 _BESIDES = ("exchange", "size", "sequence")  # columns that help to tell trades apart, where a file has them
 
 
-def read_corrections(paths: Paths, schema: StreamSchema, *, format: Format | None = None) -> Recorded:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corrections(Recorded):
+    """Trades as first recorded and what corrected them.
+
+    ``records``: the file's records, which are no trades, as tuples at the times they came; ``codes``: per revision that of its
+    trade.
+    """
+
+    records: pa.Table
+    codes: IntArray
+
+
+def read_corrections(
+    paths: Paths,
+    schema: StreamSchema,
+    *,
+    format: Format | None = None,
+    like: Format | None = None,
+    time_unit: str | None = None,
+) -> Corrections:
     """The trades as first recorded and what corrected them, of a stream with this schema.
 
     Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale
-    conditions and prices hold for both; ``format`` says otherwise.
+    conditions and prices hold for both; ``format`` says otherwise. ``like``: how the trades were read that are corrected;
+    files of the same format are read with the same clock and filters.
     """
-    format = _format(paths, schema) if format is None else format
-    columns = format.schema(format.files(paths)[0]).names
-    for name in (*schema.names, "corr"):
-        if name not in columns:
-            raise unknown_column(name, columns, f"{format.files(paths)[0]} (corrections of trades)")
-    besides = [name for name in _BESIDES if name in columns]
-    table = read_table(format, paths, [*schema.names, "corr", *besides])
-    return split_corrections(table, schema)
+    format = _format(paths, schema, like, time_unit) if format is None else format
+    first = format.schema(format.files(paths)[0])
+    codes = code_column(first) or CODES
+    for name in (*schema.names, codes):
+        if name not in first.names:
+            raise unknown_column(name, first.names, f"{format.files(paths)[0]} (corrections of trades)")
+    besides = [name for name in _BESIDES if name in first.names]
+    table = read_table(format, paths, [*schema.names, codes, *besides])
+    return split_corrections(table.rename_columns({codes: CODES}), schema)
 
 
-def split_corrections(table: pa.Table, schema: StreamSchema) -> Recorded:
+def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
     """As :func:`read_corrections`, of a table with the stream's columns, ``corr``, and ``exchange`` and ``size`` if there."""
-    codes = np.asarray(table.column("corr").cast(pa.int64()).fill_null(0).to_numpy())
+    codes = np.asarray(table.column(CODES).cast(pa.int64()).fill_null(0).to_numpy())
     times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
     trades = _Trades(table, schema, codes, times)
     deleted = [trades.pair(CANCELLED, CANCEL), trades.pair(ERRONEOUS, ERROR)]
@@ -76,7 +92,7 @@ def split_corrections(table: pa.Table, schema: StreamSchema) -> Recorded:
     source = np.arange(len(codes))
     source[right] = first  # the values first reported of a trade that was corrected
     recorded = _with_values(table, schema, source)
-    kept = np.flatnonzero(~np.isin(codes, _RECORDS))
+    is_record = np.isin(codes, RECORDS)
     # Of a replacement, the old row has the trade's time and the values first reported.
     both = pa.concat_tables([recorded, table.select(list(schema.names))])
     rows = [np.stack([gone, np.full(len(gone), -1)], axis=1), np.stack([right, right + len(codes)], axis=1)]
@@ -88,10 +104,12 @@ def split_corrections(table: pa.Table, schema: StreamSchema) -> Recorded:
     at = np.repeat(known[order], 2)
     some = flat >= 0
     matched = np.concatenate([gone, by, right, first])
-    return Recorded(
+    return Corrections(
         revisions_of(both, schema, flat[some], names[some].tolist(), at[some]),
         _unmatched(table, schema, codes, matched),
-        recorded.take(pa.array(kept)),
+        recorded.filter(pa.array(~is_record)),
+        records=table.select(list(schema.names)).filter(pa.array(is_record)),
+        codes=codes[np.concatenate([gone, right])[order]],
     )
 
 
@@ -175,23 +193,24 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
     reasons, kinds = [], []
     for code in codes[rows].tolist():
         kinds.append("+U" if code in (CORRECTED, CORRECTION) else "-D")
-        if code not in _WORDS:
+        if code not in WORDS:
             reasons.append(f"corr {code}: expected one of 0, 1, 7, 8, 10, 11, 12; the trade stays as it is")
-        elif code in _RECORDS:
-            reasons.append(f"corr {code}: {_WORDS[code]} of a trade that is not in the file")
+        elif code in RECORDS:
+            reasons.append(f"corr {code}: {WORDS[code]} of a trade that is not in the file")
         else:
-            reasons.append(f"corr {code}: {_WORDS[code]}, but the file does not say when; the trade stays")
+            reasons.append(f"corr {code}: {WORDS[code]}, but the file does not say when; the trade stays")
     return rows_aside(table, schema, rows, kinds, reasons)
 
 
-def _format(paths: Paths, schema: StreamSchema) -> Format:
+def _format(paths: Paths, schema: StreamSchema, like: Format | None, time_unit: str | None) -> Format:
+    """How to read all rows of the files, whatever their code."""
     name = detect(expand(paths, (*PARQUET_SUFFIXES, *TaqDaily.suffixes))[0])
-    if name == PlainParquet.name:
-        return PlainParquet(key=schema.key_names, time=schema.time)
-    if name == TaqMonthly.name:
-        return TaqMonthly(corrections=None)
-    if name == TaqDaily.name:
-        return TaqDaily(corrections=None)
+    if name in (PlainParquet.name, TaqParquet.name):
+        unit = like.time_unit if time_unit is None and isinstance(like, PlainParquet) else time_unit
+        return PlainParquet(key=schema.key_names, time=schema.time, time_unit=unit)
+    if name in (TaqMonthly.name, TaqDaily.name):
+        own = like if isinstance(like, TaqFormat) and like.name == name else get_format(name)
+        return replace(own, corrections=None)  # type: ignore[call-arg]
     raise DatasetError(
         f"{paths}: expected corrections of trades as Parquet with a column 'corr', or Monthly or Daily TAQ text, got {name}"
     )

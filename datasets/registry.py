@@ -11,14 +11,15 @@ from pulse.datasets.ais_any import Ais, ais_kind
 from pulse.datasets.errors import DatasetError, UnknownFormatError, readable
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
-from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
+from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet, open_parquet
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.taq_parquet import TaqParquet, are_trades
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import expand
 
 FORMATS: dict[str, type[Format]] = {
-    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, Ais)
+    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, TaqParquet, Ais)
 }
 
 
@@ -28,7 +29,7 @@ def get_format(name: str, **options: Any) -> Format:
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
     >>> sorted(FORMATS)
-    ['ais', 'csv', 'parquet', 'taq', 'taq-daily']
+    ['ais', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet']
     """
     kind = FORMATS.get(name)
     if kind is None:
@@ -43,18 +44,19 @@ def get_format(name: str, **options: Any) -> Format:
 def detect(path: str) -> str:
     """The name of the format that a file has: by its first bytes, its ending, and its header.
 
-    A folder or pattern is judged by its first file. Parquet is always ``parquet``: asking for ``ais`` adds a projection.
+    A folder or pattern is judged by its first file. Parquet is ``taq-parquet`` if it holds trades with codes of corrections,
+    else ``parquet``: asking for ``ais`` adds a projection.
     """
     endings = (*PARQUET_SUFFIXES, *TaqDaily.suffixes)
     first = expand(path, endings)[0]
     if first.lower().endswith(PARQUET_SUFFIXES):
-        return PlainParquet.name
+        return _parquet(first)
     try:
         names = read_layout(first, ",", "latin-1").names
     except DatasetError:
         with readable(first), Path(first).open("rb") as file:
             if file.read(4) == b"PAR1":
-                return PlainParquet.name
+                return _parquet(first)
         raise
     if ais_kind(names) is not None:
         return Ais.name
@@ -64,6 +66,11 @@ def detect(path: str) -> str:
     if len(names) == 1 and {"time", "symbol", "trade price"} <= set(names[0].casefold().split("|")):
         return TaqDaily.name
     return PlainCsv.name
+
+
+def _parquet(path: str) -> str:
+    with open_parquet(path) as file, readable(path):
+        return TaqParquet.name if are_trades(file.schema_arrow) else PlainParquet.name
 
 
 def _not_there(what: str, name: str, available: Any) -> str:

@@ -10,7 +10,7 @@ from pulse.datasets.changelog import KIND_COLUMNS, read_changelog_files
 from pulse.datasets.corrections import read_corrections
 from pulse.datasets.debezium import read_debezium
 from pulse.datasets.errors import DatasetError, UnknownFormatError
-from pulse.datasets.format import TextFormat
+from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, open_parquet
 from pulse.datasets.projection import Projection
 from pulse.datasets.recorded import Recorded
@@ -29,11 +29,12 @@ def read_revisions(
     known: str | None = None,
     time_unit: str | None = None,
     projection: Projection | str | None = None,
+    like: Format | None = None,
 ) -> Recorded:
     """The revisions that files hold of a stream with this schema; the reader is found by their columns unless named.
 
     ``known`` names the column of known times: of a changelog, or the arrival of AIS reports (``t_recv``). TAQ records have
-    their own.
+    their own; ``like`` is how the trades were read that they correct.
     """
     reader = detect_reader(paths) if reader is None else reader
     if reader == "changelog":
@@ -41,7 +42,7 @@ def read_revisions(
     if reader == "debezium":
         return read_debezium(paths, schema, known=known, time_unit=time_unit)
     if reader == "taq":
-        return read_corrections(paths, schema)
+        return read_corrections(paths, schema, like=like, time_unit=time_unit)
     if reader == "ais":
         return read_arrivals(paths, schema, arrival=known or ARRIVAL, projection=projection)
     if reader == "late":

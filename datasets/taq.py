@@ -3,7 +3,8 @@
 Filters, each of which can be switched off, and each of which counts what it removes:
 
 * ``corrections=(0, 1)``: 0 is a regular trade, 1 one that was corrected later and shows the corrected values. Others
-  are trades later cancelled or marked wrong (7, 8, 9) and the records that did so (10, 11, 12).
+  are trades later cancelled or marked wrong (7, 8, 9) and the records that did so (10, 11, 12), which are no trades
+  (:mod:`pulse.datasets.taq_codes`): a fit sets them aside. ``(0, 1, 7, 8)`` gives what can be revised by them.
 * ``drop_conditions``: a trade is removed when its sale condition holds any of these codes, because its price is not
   the going price at its time; see :data:`NOT_GOING_PRICES`. Extended hours (T), odd lots (I), sweeps (F), openings
   (O), re-openings (5), closings (6) and crosses (X) are going prices and stay.
@@ -30,6 +31,7 @@ from pulse.datasets.csv_parse import KEY_TEXT, parse_block
 from pulse.datasets.errors import UnknownFormatError, UnreadableError, ValueParseError
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
 from pulse.datasets.plain_csv import place_in
+from pulse.datasets.taq_codes import RECORD, remove_others
 from pulse.datasets.text_blocks import Block, Layout, read_blocks
 from pulse.datasets.time_columns import TIME, Place, check_zone, local_to_zone
 from pulse.datasets.units import Unit
@@ -80,6 +82,7 @@ class TaqFormat(TextFormat):
     """Trades as columns symbol, t, price, size, exchange, cond, corr and what else the file has of :data:`COLUMNS`."""
 
     truths: ClassVar[Mapping[str, str]] = {"price": "step"}
+    set_aside: ClassVar[frozenset[str]] = frozenset({RECORD})
     sources: ClassVar[Mapping[str, str]]  # column on offer: the header's name for it, in lower case
 
     key: tuple[str, ...] = ("symbol",)
@@ -108,7 +111,9 @@ class TaqFormat(TextFormat):
         said = [f"t: New York time{f' brought to {self.tz}' if self.tz else ', as it is'}, without a zone"]
         said.append("t: digits below the microsecond floored")
         if self.corrections is not None:
-            said.append(f"kept: corrections {', '.join(map(str, self.corrections))}")
+            said.append(
+                f"kept: corrections {', '.join(map(str, self.corrections))}; set aside: records, which are no trades"
+            )
         if self.drop_conditions:
             said.append(f"removed: sale conditions with any of {self.drop_conditions}")
         if self.positive_price:
@@ -197,8 +202,7 @@ class TaqFormat(TextFormat):
         sieve = Sieve(table.num_rows)
         if self.corrections is not None:
             codes = table.column("corr").combine_chunks()
-            kept = pc.is_in(codes, value_set=pa.array(self.corrections, pa.int16()))
-            sieve.remove(~_mask(kept), "corrected, cancelled or erroneous")
+            remove_others(sieve, codes, self.corrections)
         if self.drop_conditions:
             sieve.remove(
                 _holds_any(table.column("cond").combine_chunks(), self.drop_conditions),

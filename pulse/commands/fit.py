@@ -55,7 +55,8 @@ def fit(
         typer.Option("--points", help="Keep every tuple of samples as it is: windows are over tuples."),
     ] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv, taq, taq-daily, ais; else found out.")
+        str | None,
+        typer.Option("--format", help="parquet, csv, taq, taq-daily, taq-parquet, ais; else found out."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
     append: Annotated[

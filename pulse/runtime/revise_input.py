@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from pulse.core.errors import ElementError
 from pulse.datasets.changelog import from_table
+from pulse.datasets.corrections import Corrections
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.revision_readers import read_revisions
+from pulse.runtime.revise_taq import for_model
 from pulse.store.model import Model
+from pulse.store.sources import formats_of
 from pulse.stream.revisions import Revisions
 
 _PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")
@@ -36,6 +39,8 @@ def revisions_from(
     schema = model.schema
     if isinstance(given, Revisions):
         return Given(given, None)
+    if isinstance(given, Corrections):
+        given = for_model(given, model)
     if isinstance(given, Recorded):
         return Given(given.revisions, given.aside)
     if _is_paths(given):
@@ -47,7 +52,10 @@ def revisions_from(
             known=known,
             time_unit=time_unit,
             projection=_projection(model),
+            like=next(iter(formats_of(model.manifest.history)), None),
         )
+        if isinstance(found, Corrections):
+            found = for_model(found, model)
         return Given(found.revisions, found.aside)
     found = from_table(_as_table(given), schema, known=known, time_unit=time_unit)
     return Given(found.revisions, found.aside)

@@ -48,7 +48,7 @@ def repeated(tuples: Sequence[pa.Table], revisions: Revisions) -> BoolArray:
     instants = pc.unique(asked.column(schema.time))
     near = [as_tuples(table, schema) for table in tuples]
     near = [table.filter(pc.is_in(table.column(schema.time), value_set=instants)) for table in near]
-    codes = _codes(pa.concat_tables([asked, *near]).combine_chunks())
+    codes = row_codes(pa.concat_tables([asked, *near]).combine_chunks())
     there: Counter[int] = Counter()
     begin = asked.num_rows
     for table in near:  # what two tables say of the same instant is said once
@@ -67,7 +67,7 @@ def repeated(tuples: Sequence[pa.Table], revisions: Revisions) -> BoolArray:
     return found
 
 
-def _codes(rows: pa.Table) -> IntArray:
+def row_codes(rows: pa.Table) -> IntArray:
     """Numbers that are equal for equal rows; -0.0 is 0.0."""
     code = np.zeros(rows.num_rows, dtype=np.int64)
     for column in rows.itercolumns():

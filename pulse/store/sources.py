@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,12 @@ def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
             {"path": str(Path(path).absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
         )
     return {"format": _encoded(format), "files": files}
+
+
+def formats_of(history: Mapping[str, Any]) -> list[Format | None]:
+    """How each fit of a model has read its files; None where it read none, or in a way that is not remembered."""
+    told = [(one.get("source") or {}).get("format") for one in history.get("fits", ())]
+    return [None if one is None else _decoded(one) for one in told]
 
 
 def check_unchanged(told: dict[str, Any], where: str) -> Format:

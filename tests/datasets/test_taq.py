@@ -19,6 +19,7 @@ from pulse.core.errors import PulseError, UnknownColumnError
 from pulse.datasets.counts import Counts
 from pulse.datasets.errors import DatasetError, UnknownFormatError, ValueParseError
 from pulse.datasets.taq import GOOD_CORRECTIONS, NOT_GOING_PRICES, TaqFormat
+from pulse.datasets.taq_codes import RECORD, WITHDRAWN
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly, parse_date
 
@@ -65,16 +66,17 @@ def test_monthly_golden(write: Write, read: Read) -> None:
         "symbol": "IBM", "t": 0, "price": 187.25, "size": 200.0, "cond": "F I", "corr": 1, "exchange": "T",
     }  # fmt: skip
     removed = {
-        "corrected, cancelled or erroneous": 2,
+        WITHDRAWN: 1,
+        "corr not one of 0, 1": 1,
         "condition: not a going price": 1,
         "price not above zero": 1,
     }
     assert counts == Counts(8, 4, removed)
     assert [row["reason"] for batch in aside for row in batch.to_pylist()] == [
-        "corrected, cancelled or erroneous",
+        WITHDRAWN,
         "condition: not a going price",
         "price not above zero",
-        "corrected, cancelled or erroneous",
+        "corr not one of 0, 1",
     ]
     assert counts.rows == counts.kept + sum(counts.removed.values())
 
@@ -103,7 +105,7 @@ def test_daily_golden(write: Write, read: Read) -> None:
         ("BRK A", day.replace(hour=9, minute=30, microsecond=123000), 170000.5, 2),
         ("IBM", day.replace(hour=16), 188.0, 4),
     ]
-    assert counts == Counts(5, 3, {"condition: not a going price": 1, "corrected, cancelled or erroneous": 1})
+    assert counts == Counts(5, 3, {"condition: not a going price": 1, RECORD: 1})
 
 
 def test_the_day_of_a_daily_file(write: Write, read: Read) -> None:
@@ -220,7 +222,7 @@ def test_the_recorded_cancellation_is_filtered(recorded: Path, write: Write, rea
     counts = Counts()
     rows = read(replace(TaqMonthly(), range_bytes=1 << 20), path, ["t", "price", "cond", "corr"], counts)
     assert counts.rows == table.num_rows == 77_263
-    assert counts.removed["corrected, cancelled or erroneous"] == 2
+    assert (counts.removed[WITHDRAWN], counts.removed[RECORD]) == (1, 1)
     good = [
         row
         for row in table.to_pylist()

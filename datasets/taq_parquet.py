@@ -1,0 +1,94 @@
+"""Trades kept as Parquet with the codes of their corrections: the records among them are no trades, and are left out.
+
+Trades that were cancelled or marked wrong later stay: they were traded as far as anyone knew. They are counted, and
+``pulse revise --reader taq`` takes them out, known since their records came. Of a trade that was corrected the file shows
+the corrected values. The format ``parquet`` reads the same files as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pulse.core.errors import ColumnTypeError, unknown_column
+from pulse.datasets.counts import Aside, Counts, Sieve
+from pulse.datasets.format import BATCH_ROWS, pick, rebatch
+from pulse.datasets.plain_parquet import PlainParquet
+from pulse.datasets.taq_codes import (
+    CANCELLED,
+    CORRECTED,
+    ERRONEOUS,
+    RECORD,
+    WITHDRAWN,
+    has_code,
+    remove_records,
+)
+from pulse.datasets.units import Unit
+
+CODES = "corr"
+_BESIDES = frozenset({"size", "volume", "exchange", "ex", "cond"})
+_REMARKS = (
+    ((ERRONEOUS, CANCELLED), f"{WITHDRAWN}, taken as traded: pulse revise --reader taq withdraws them"),
+    ((CORRECTED,), "later corrected, taken as corrected"),
+)
+
+
+def are_trades(schema: pa.Schema) -> bool:
+    """Whether the columns are those of trades with codes of corrections: ``corr`` in whole numbers, a price, and more."""
+    folded = {name.casefold() for name in schema.names}
+    codes = code_column(schema)
+    return (
+        codes is not None
+        and bool(pa.types.is_integer(schema.field(codes).type))
+        and "price" in folded
+        and not folded.isdisjoint(_BESIDES)
+    )
+
+
+def code_column(schema: pa.Schema) -> str | None:
+    """The column of codes, whatever the letters' case."""
+    return next((name for name in schema.names if name.casefold() == CODES), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaqParquet(PlainParquet):
+    """Parquet of trades with a column ``corr``; see above for which rows are left out."""
+
+    name = "taq-parquet"
+    set_aside = frozenset({RECORD})
+
+    def statements(self) -> list[str]:
+        """The one filter more."""
+        return [*super().statements(), f"removed, and set aside: {RECORD}"]
+
+    def batches(
+        self,
+        unit: Unit,
+        columns: Sequence[str],
+        *,
+        batch_rows: int = BATCH_ROWS,
+        counts: Counts | None = None,
+        aside: Aside | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The row group's trades."""
+        schema = self.schema(unit.path)
+        names, codes = pick(columns, schema, unit.path), code_column(schema)
+        if codes is None:
+            raise unknown_column(CODES, schema.names, f"{unit.path} (trades with their corrections)")
+        if not pa.types.is_integer(schema.field(codes).type):
+            raise ColumnTypeError(
+                f"{unit.path}, column '{codes}': expected codes of corrections as whole numbers, got "
+                f"{schema.field(codes).type}; read the file as it is with the format parquet"
+            )
+        tally = Counts() if counts is None else counts
+        for batch in super().batches(unit, [*names, codes], batch_rows=batch_rows):
+            own = batch.column(codes)
+            sieve = Sieve(batch.num_rows)
+            remove_records(sieve, own)
+            for some, what in _REMARKS:
+                n = int(has_code(own, some).sum())
+                tally.add(Counts(remarked={what: n} if n else {}))
+            table = pa.Table.from_batches([batch.select(names)])
+            yield from rebatch(sieve.split(table, tally, aside), batch_rows)

@@ -1,0 +1,131 @@
+"""Corrections of trades for the model that is there: fits differ in what they take of a file of trades (7.1).
+
+Most fits take a corrected trade as the file shows it, corrected, and some leave out trades that were withdrawn later: then
+there is nothing to revise, and the revision is set aside with that reason. Tables, and files read as they are, may have
+brought the records as trades: then these are deleted too, known at their own times. So whichever way a model was fitted, it
+holds the trades as corrected in the end. The way is told by the format that was fitted; where that says nothing, by what the
+model holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.regions import Regions
+from pulse.core.schema import StreamSchema
+from pulse.datasets.corrections import Corrections
+from pulse.datasets.format import Format
+from pulse.datasets.recorded import Recorded, revisions_of
+from pulse.datasets.taq import TaqFormat
+from pulse.datasets.taq_codes import RECORDS, WORDS
+from pulse.datasets.taq_parquet import TaqParquet
+from pulse.operators.refit_tuples import as_tuples
+from pulse.operators.tuples import times
+from pulse.runtime.revise_repeats import row_codes
+from pulse.store.history import TupleHistory
+from pulse.store.model import Model
+from pulse.store.sources import formats_of
+from pulse.store.tuple_units import TupleUnits
+from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
+
+
+class Taken(NamedTuple):
+    """What a fit took of a file of trades: all but some codes; corrected trades as corrected, or as first reported."""
+
+    left_out: frozenset[int] = frozenset()
+    corrected: bool = True
+
+
+FIRST = Taken(frozenset(RECORDS), corrected=False)
+TRADES = Taken(frozenset(RECORDS))
+ALL = Taken()
+
+
+def for_model(found: Corrections, model: Model) -> Recorded:
+    """The corrections that the model's tuples ask for, and those that they do not, set aside with the reason."""
+    ways = {_taken(format) for format in formats_of(model.manifest.history)}
+    (known,) = ways if len(ways) == 1 else (None,)
+    taken = _likeliest(found, model) if known is None else known
+    replaces = (found.revisions.old_rows >= 0) & (found.revisions.new_rows >= 0)
+    reasons = [
+        f"left out by the fit already: corr {code}, {WORDS[code]}"
+        if code in taken.left_out
+        else "recorded as corrected already: so the file shows the trade"
+        if new and taken.corrected
+        else ""
+        for code, new in zip(found.codes.tolist(), replaces.tolist(), strict=True)
+    ]
+    done = np.array([reason != "" for reason in reasons], dtype=bool)
+    asides = [found.aside]
+    for element in np.flatnonzero(done).tolist():
+        rows = found.revisions.take(np.array([element])).table
+        asides.append(with_reason(rows, [reasons[element]] * rows.num_rows))
+    revisions = [found.revisions.take(np.flatnonzero(~done))]
+    if not taken.left_out >= set(RECORDS):
+        revisions.append(_records(found))
+    return Recorded(Revisions.concat(revisions), pa.concat_tables(asides))
+
+
+def _taken(format: Format | None) -> Taken | None:
+    """What a format takes; None where it does not say, or takes the records: they may have been deleted since."""
+    if isinstance(format, TaqParquet):
+        return TRADES
+    if isinstance(format, TaqFormat) and format.corrections is not None:
+        taken = Taken(frozenset(WORDS) - set(format.corrections))
+        return taken if taken.left_out >= set(RECORDS) else None
+    return None
+
+
+def _records(found: Corrections) -> Revisions:
+    """Deletions of the records, as if they were trades."""
+    at = _times(found.records, found.revisions.schema)
+    rows = np.arange(len(at))
+    return revisions_of(found.records, found.revisions.schema, rows, ["-D"] * len(rows), at)
+
+
+def _likeliest(found: Corrections, model: Model) -> Taken:
+    """The way that explains best what the model holds at the instants where ways differ."""
+    schema = found.revisions.schema
+    assert found.tuples is not None
+    first, records = (as_tuples(table, schema) for table in (found.tuples, found.records))
+    old, new = _replaced(found.revisions)
+    asked = pa.concat_tables([old, records])
+    if not asked.num_rows:
+        return FIRST  # all ways are one
+    near = np.isin(_times(first, schema), _times(asked, schema))
+    held = _held(model, asked)
+    units = TupleUnits(model.schema, model.accents)
+    tables = [units.undone(one) for one in (first.filter(pa.array(near)), old, new, records)]
+    codes = row_codes(pa.concat_tables([*tables, held]).combine_chunks())
+    cuts = np.cumsum([table.num_rows for table in tables])
+    of_first, of_old, of_new, of_records, there = (Counter(one.tolist()) for one in np.split(codes, cuts))
+    shown = of_first - of_old + of_new
+    ways = {FIRST: of_first, TRADES: shown, ALL: shown + of_records}
+    return min(ways, key=lambda way: ((ways[way] - there) + (there - ways[way])).total())
+
+
+def _replaced(revisions: Revisions) -> tuple[pa.Table, pa.Table]:
+    """Old and new tuples of the replacements."""
+    both = (revisions.old_rows >= 0) & (revisions.new_rows >= 0)
+    tuples = revisions.table.drop_columns([KIND, KNOWN])
+    return tuples.take(pa.array(revisions.old_rows[both])), tuples.take(pa.array(revisions.new_rows[both]))
+
+
+def _held(model: Model, rows: pa.Table) -> pa.Table:
+    """The model's tuples at the instants of these rows, as far back as it keeps them; in the units of the stream's start."""
+    history, schema = TupleHistory(model), model.schema
+    keys = tuple(rows.column(name).combine_chunks() for name in schema.key_names)
+    regions = Regions.of_instants(keys, _times(rows, schema))
+    since = history.since()
+    if since is not None:
+        regions = regions.take(np.flatnonzero(regions.start >= since))
+    return as_tuples(history.read(regions, neighbours=0), schema)
+
+
+def _times(rows: pa.Table, schema: StreamSchema) -> IntArray:
+    return times(rows, schema)[0]
