@@ -126,7 +126,7 @@ def start(
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
     predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
     keep_fingerprint(job)
-    spool = Spool.of(job, predictor.hears)
+    spool = Spool.of(job, predictor)
     spool.take()
     handler = _Handler(job, predictor, sink, on_batch, on_status)
     rows = _predicted(spark, job, predictor, frames).observe(
@@ -156,7 +156,7 @@ def _predicted(
         stream = job.streams[name]
         packer = Packer(name, stream.kind, spec.schema.key_names, stream.accent_column, job.buckets)
         parts.append(frame.mapInArrow(packer, PARCELS))
-    for name, folder in Spool.of(job, predictor.hears).folders.items():
+    for name, folder in Spool.of(job, predictor).folders.items():
         parts.append(log_frame(spark, folder).mapInArrow(LinePacker(name, job.buckets), PARCELS))
     parcels = reduce(DataFrame.union, parts)
     if dealing is not None:

@@ -40,7 +40,7 @@ from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import BEFORE_ALL, together
-from pulse.runtime.predictive_undoing import ROW
+from pulse.runtime.predictive_undoing import ROW, decoded, encoded
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, Control, DropAttribute
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
@@ -305,6 +305,8 @@ class Follower:
         places = np.zeros(table.num_rows, np.int64) if rows is None else rows
         table, places, unfit = one.fitting(table, places, hears)
         at = instants(table.column(time)) if by == time and len(one) else places
+        if len(one) and stream not in self.predictor.retentions:
+            table = encoded(table, self.predictor.specs[stream].schema.key_names)
         return table, one.undone(table, at, by, hears), unfit
 
 
@@ -328,7 +330,7 @@ def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission
 
 def with_aside(emission: Emission, heard: Heard, changes: int) -> dict[str, Any]:
     """Tuples and accents that were set aside, and the figures with them."""
-    aside, more, tuples = dict(emission.aside), 0, 0
+    aside, more, tuples = {stream: decoded(one) for stream, one in emission.aside.items()}, 0, 0
     for stream, table in heard.all_aside().items():
         both = [aside[stream], table] if stream in aside else [table]
         aside[stream] = pa.concat_tables(both, promote_options="permissive")

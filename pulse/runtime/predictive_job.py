@@ -35,6 +35,7 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
 from pulse.stream.policy import Policy
 from pulse.validation import splits
 from pulse.validation.history import BY_RADIUS, Retention
@@ -43,6 +44,7 @@ SOURCES = ("files", "kafka", "socket", "rate", "frame")
 FORMATS = ("parquet", "csv", "json")
 SINKS = ("console", "parquet", "kafka", "alert", "none")
 ENGINES = ("spark", "local")
+ON_ACCENT = ("hold", "abort")
 DEFAULT_BUCKETS = 8
 DEFAULT_LATENESS = "10 s"
 
@@ -72,9 +74,17 @@ class StreamJob:
     kind: str | None = None  # the column that tells revisions from tuples
     accents: str | None = None  # the column whose texts are accents, or the file of a log of them
     policy: Any = None  # what is done at accents: evolve, exception, ignore; or by primitive
+    splits: str | None = None  # a table of stock splits, which are accents
+    keys: Keys | None = None  # the values that key columns may have, by column; None: any
+    adds: tuple[str, ...] | None = None  # modelled attributes that are not there until an accent adds them
     revisions: int | str | None = (
         None  # how long tuples may be revised: microseconds, or "radius"; None: never
     )
+
+    @property
+    def follows(self) -> bool:
+        """Whether accents come with the stream."""
+        return self.accents is not None or self.splits is not None
 
     @property
     def accent_log(self) -> str | None:
@@ -124,6 +134,7 @@ class Job:
     spark: Mapping[str, str] = field(default_factory=dict)
     where: str = "job"
     cell: float | None = None
+    on_accent: str = "hold"  # or abort: where an operator would have to hold an accent, the job ends
 
     @property
     def aside(self) -> str | None:
@@ -153,6 +164,8 @@ class Job:
             "split": self.split,
             "cell": self.cell,
         }
+        if self.on_accent != "hold":
+            made["on_accent"] = self.on_accent
         read: dict[str, Any] = json.loads(json.dumps(made, default=str, sort_keys=True))
         return read
 
@@ -197,7 +210,10 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
         spark=_settings(top.table("spark")),
         where=where,
         cell=top.size("cell"),
+        on_accent=top.one_of("on_accent", ON_ACCENT, "hold"),
     )
+    if job.on_accent != "hold" and not any(one.follows for one in streams.values()):
+        raise top.wrong("on_accent", "a stream with 'accents' or 'splits'", "none")
     try:
         splits.get(job.split)
     except PulseError as e:
@@ -234,7 +250,11 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         revisions=_revisions(table),
         accents=_accents(table, folder),
         policy=_policy(table),
+        splits=_path(table.text("splits", None), folder),
+        keys=_keys(table, folder),
+        adds=table.names("adds") or None,
     )
+    _check_accents(table, made)
     if made.accent_column is not None and made.revisions is not None:
         raise table.wrong(
             "accents",
@@ -244,6 +264,31 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
     if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made
+
+
+def _check_accents(table: _Table, made: StreamJob) -> None:
+    """Whether what is said of accents goes together."""
+    for key in ("policy", "keys", "adds"):
+        if table.any(key) is not None and not made.follows:
+            raise table.wrong(key, "'accents' or 'splits' beside it", "none")
+    if made.splits is not None and made.accent_column is not None:
+        raise table.wrong(
+            "splits",
+            "accents in a log or none beside it, as splits hold by time and accents in rows by place",
+            f"the column '{made.accents}'",
+        )
+    for name in made.adds or ():
+        if name not in made.model:
+            raise table.wrong("adds", f"modelled attributes, {', '.join(made.model)}", repr(name))
+
+
+def _keys(table: _Table, folder: Path) -> Keys | None:
+    given = table.any("keys")
+    try:
+        return None if given is None else declared_keys(given, table.names("key"), folder)
+    except DeclaredKeysError as e:
+        expected, _, got = str(e).partition(", got ")
+        raise table.wrong("keys", expected, got) from None
 
 
 def _is_path(given: str) -> bool:
@@ -264,8 +309,6 @@ def _policy(table: _Table) -> Any:
         raise table.wrong(
             "policy", "evolve, exception or ignore, or a table by add, drop and alter", f"{given!r} ({e})"
         ) from None
-    if given is not None and table.any("accents") is None:
-        raise table.wrong("policy", "'accents' beside it", "none")
     return given
 
 

@@ -123,7 +123,7 @@ def run_local(
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     follower = Follower(predictor, *(progress.beside.get("accents") or ()))
-    logs = Logs.of(job, predictor.hears, progress.beside.get("read"))
+    logs = Logs.of(job, predictor, progress.beside.get("read"))
 
     def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:
         begin, batch = clock.perf_counter(), progress.batch

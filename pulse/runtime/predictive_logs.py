@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pulse.runtime.predictive_accents import Hears
+from pulse.core.errors import PulseError
+from pulse.core.schema import StreamSchema
+from pulse.datasets.splits import read_splits
 from pulse.runtime.predictive_job import Job
+from pulse.runtime.predictor import Predictor
 from pulse.stream.accents import AccentError
 
 _log = logging.getLogger(__name__)
+_SPLITS = "splits of "
 _PAUSE = 0.5  # seconds between two looks at a log
 
 
@@ -28,16 +32,40 @@ class Logs:
 
     files: Mapping[str, Path]
     read: dict[str, int] = field(default_factory=dict)
+    splits: Mapping[str, tuple[Path, StreamSchema, tuple[str, ...]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, job: Job, hears: Mapping[str, Hears], read: Mapping[str, int] | None = None) -> Logs:
-        """The logs of a job's streams, as far as they were ``read`` before."""
-        named = {name: job.streams[name].accent_log for name in hears}
-        return cls({name: Path(path) for name, path in named.items() if path is not None}, dict(read or {}))
+    def of(cls, job: Job, predictor: Predictor, read: Mapping[str, int] | None = None) -> Logs:
+        """The logs and tables of splits of a job's streams, as far as they were ``read`` before."""
+        files, splits = {}, {}
+        for name, hears in predictor.hears.items():
+            stream = job.streams[name]
+            if stream.accent_log is not None:
+                files[name] = Path(stream.accent_log)
+            if stream.splits is not None:
+                splits[name] = Path(stream.splits), predictor.specs[name].schema, hears.attributes
+        return cls(files, dict(read or {}), splits)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Those that have any."""
+        return tuple(dict.fromkeys((*self.files, *self.splits)))
 
     def new(self) -> dict[str, list[str]]:
-        """The lines that came since, by stream."""
-        found = {}
+        """The lines that came since, by stream; rows of a table of splits as lines."""
+        found: dict[str, list[str]] = {}
+        for stream, (file, schema, attributes) in self.splits.items():
+            before = self.read.get(_SPLITS + stream, 0)
+            try:
+                lines = _split_lines(file, schema, attributes)
+            except PulseError as e:
+                if not before:
+                    raise
+                _log.warning("splits: %s; the job goes on, and looks again", e)
+                continue
+            if len(lines) > before:
+                found[stream] = lines[before:]
+                self.read[_SPLITS + stream] = len(lines)
         for stream, file in self.files.items():
             try:
                 data = file.read_bytes() if file.exists() else b""
@@ -47,7 +75,7 @@ class Logs:
             whole = len(data) if _ends(data) else data.rfind(b"\n") + 1
             if whole > before:
                 text = data[before:whole].decode("utf-8", errors="replace")
-                found[stream] = [line for line in text.splitlines() if line.strip()]
+                found.setdefault(stream, []).extend(line for line in text.splitlines() if line.strip())
                 self.read[stream] = whole
         return found
 
@@ -61,21 +89,25 @@ class Spool:
     _busy: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def of(cls, job: Job, hears: Mapping[str, Hears]) -> Spool:
+    def of(cls, job: Job, predictor: Predictor) -> Spool:
         """The logs of a job's streams, with a folder in its checkpoint for each."""
         assert job.checkpoint is not None
-        logs = Logs.of(job, hears)
-        folders = {name: Path(job.checkpoint) / "accents" / name for name in logs.files}
+        logs = Logs.of(job, predictor)
+        folders = {name: Path(job.checkpoint) / "accents" / name for name in logs.streams}
         for name, folder in folders.items():
             folder.mkdir(parents=True, exist_ok=True)
-            logs.read[name] = max((int(one.stem) for one in folder.glob("[0-9]*")), default=0)
+            last = max((one.stem for one in folder.glob("[0-9]*")), default="0")
+            read, _, splits = last.partition("-")
+            logs.read[name], logs.read[_SPLITS + name] = int(read), int(splits or 0)
         return cls(logs, folders)
 
     def take(self) -> None:
         """Put what is new into a file; written beside its place and put there whole."""
         with self._busy:
             for stream, lines in self.logs.new().items():
-                folder, name = self.folders[stream], f"{self.logs.read[stream]:015d}.txt"
+                read, splits = self.logs.read.get(stream, 0), self.logs.read.get(_SPLITS + stream, 0)
+                folder = self.folders[stream]
+                name = f"{read:015d}-{splits:09d}.txt" if splits else f"{read:015d}.txt"
                 draft = folder / f".{name}"
                 draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
                 draft.replace(folder / name)
@@ -89,18 +121,26 @@ class Spool:
             while while_():
                 try:
                     self.take()
-                except (AccentError, OSError) as e:
+                except (PulseError, OSError) as e:
                     _log.warning("accents: %s; the job goes on, and looks again", e)
                 clock.sleep(_PAUSE)
 
         threading.Thread(target=look, name="pulse-accents", daemon=True).start()
 
 
+def _split_lines(file: Path, schema: StreamSchema, attributes: tuple[str, ...]) -> list[str]:
+    """The accents that a table of splits stands for, in the order of its rows."""
+    log = read_splits(file, schema, attributes=attributes)
+    order = sorted(range(len(log)), key=lambda i: int(log.lines[i].rpartition(" ")[2]))
+    return [json.dumps(log.controls[i].to_json()) for i in order]
+
+
 def _ends(data: bytes) -> bool:
     """Whether the last line is whole, though nothing ends it."""
     last = data[data.rfind(b"\n") + 1 :].strip()
     if not last.startswith(b"{"):
-        return last.endswith(b"]]")
+        said = last[last.find(b"[") :]
+        return said.endswith(b"]]" if said.startswith(b"[[") else b"]")
     try:
         json.loads(last)
     except ValueError:

@@ -44,6 +44,7 @@ from pulse.runtime.predictive_revisions import (
     unpacked,
     updates_of,
 )
+from pulse.runtime.predictive_undoing import decoded
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
 from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
@@ -316,7 +317,8 @@ class Validating(Keeping):
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
             if one.aside is not None and one.aside.num_rows:
                 tally.aside += one.aside.num_rows
-                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(one.aside)))
+                told = packed_table(decoded(one.aside))
+                out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=told))
         watermark = None if now is None else follower.watermark(now, self.lateness)
         if watermark is not None:
             forget(self.predictor, validators, histories, watermark)

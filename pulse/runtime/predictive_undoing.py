@@ -64,6 +64,24 @@ def matching(
     return np.asarray(_applied(np.ones(len(rows)), table, steps, rows) > 1.0)
 
 
+def encoded(table: pa.Table, keys: Collection[str]) -> pa.Table:
+    """With keys that are texts told by codes: both what undoes tuples and what validates them asks for these."""
+    for name in keys:
+        column = table.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            found = pa.chunked_array([column.combine_chunks().dictionary_encode()])
+            table = table.set_column(table.column_names.index(name), name, found)
+    return table
+
+
+def decoded(table: pa.Table) -> pa.Table:
+    """With keys as they came."""
+    for place, one in enumerate(table.schema):
+        if pa.types.is_dictionary(one.type):
+            table = table.set_column(place, one.name, table.column(place).cast(one.type.value_type))
+    return table
+
+
 def blank(table: pa.Table, unread: Collection[str]) -> pa.Table:
     """Without values that the query does not read: they may be dropped at any time, and no model is to begin for them."""
     for name in unread:

@@ -22,12 +22,14 @@ from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.plan.nodes import scans
+from pulse.runtime.predictive_accent_options import DeclaredKeysError, domain_of
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import BESIDE
 from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
 from pulse.stream.policy import Policy
+from pulse.stream.state import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,15 +78,41 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
     made = Predictor.of(query, specs, split=job.split, retentions=retentions)
     hears = {}
     for name, one in job.streams.items():
-        if one.accents is not None and name in read:
+        if one.follows and name in read:
             columns = (given or {}).get(name) or columns_of(one, where=job.where)
-            hears[name] = Hears.of(made, name, one.accent_column, Policy.of(one.policy), columns.names)
-    return replace(made, hears=hears) if hears else made
+            try:
+                domain = domain_of(one.keys, schemas[name])
+            except DeclaredKeysError as e:
+                raise JobError(f"{job.where}, [streams.{name}], 'keys': expected {e}") from None
+            absent = absent_of(one, columns)
+            policy = Policy.of(one.policy)
+            hears[name] = Hears.of(
+                made, name, one.accent_column, policy, columns.names, absent=absent, domain=domain
+            )
+    mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
+    return replace(made, hears=hears, mode=mode) if hears else made
+
+
+def absent_of(stream: StreamJob, columns: pa.Schema) -> tuple[str, ...]:
+    """Modelled attributes that the stream does not have until an accent adds them: as the job says, and those that neither its
+    first file nor its list of columns has."""
+    if not stream.follows:
+        return ()
+    added = stream.adds or ()
+    return tuple(name for name in stream.model if name in added or name not in columns.names)
+
+
+def _with_absent(stream: StreamJob, columns: pa.Schema) -> pa.Schema:
+    """The columns with numbers for attributes that are yet to come."""
+    for name in absent_of(stream, columns):
+        if name not in columns.names:
+            columns = columns.append(pa.field(name, pa.float64()))
+    return columns
 
 
 def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str = "job") -> StreamSchema:
     """The stream's schema, with types from its columns."""
-    columns = columns_of(stream, where=where) if given is None else given
+    columns = _with_absent(stream, columns_of(stream, where=where) if given is None else given)
     place = f"{where}, [streams.{stream.name}]"
     for name in (*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)):
         if name not in columns.names:
@@ -198,7 +226,7 @@ def settled(job: Job) -> Job:
 def _settled(stream: StreamJob, where: str) -> StreamJob:
     if stream.columns is not None or stream.source != "files" or stream.format == "parquet":
         return stream
-    columns = columns_of(stream, where=where)
+    columns = _with_absent(stream, columns_of(stream, where=where))
     needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)))
     if not set(needed) <= set(columns.names):
         return stream  # which is said where the schema is made, with all the columns there are
@@ -238,7 +266,7 @@ def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
 
 
 def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path) -> pa.Table:
-    if stream.accents is not None:
+    if stream.follows:
         table = _with_lost(table, schema, stream)
     check_columns(table.schema, schema, str(file))
     for name in _kind(stream):
@@ -317,6 +345,9 @@ def frame_of(
         frame = _file_frame(spark, stream, schema) if stream.source == "files" else _line_frame(spark, stream)
     else:
         frame = given
+    for name in schema.modelled_names if stream.follows else ():
+        if name not in frame.columns:
+            frame = frame.withColumn(name, F.lit(None).cast("double"))  # an accent is to add it
     order = {"_modified": F.lit(0).cast("long"), "_origin": F.lit(""), "_block": F.lit(-1).cast("long")}
     if given is None and stream.source == "files":
         order = {
@@ -348,7 +379,7 @@ def log_frame(spark: SparkSession, folder: Path) -> DataFrame:
 def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) -> DataFrame:
     from pulse.runtime.frames import spark_struct
 
-    columns = columns_of(stream)
+    columns = _with_absent(stream, columns_of(stream))
     needed = [*needed_columns(schema), *_kind(stream)]
     names = _csv_columns(stream, columns, needed) if stream.format == "csv" else needed
     types = {name: columns.field(name).type if name in needed else pa.string() for name in names}

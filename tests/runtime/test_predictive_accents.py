@@ -444,7 +444,7 @@ def test_policies(tmp_path: Path) -> None:
     for wrong in ("sometimes", {"rename": "ignore"}, 3):
         with pytest.raises(JobError, match=r"\[streams.S\], 'policy': expected"):
             the_job(tmp_path, stream={**told, "policy": wrong})
-    with pytest.raises(JobError, match="'policy': expected 'accents' beside it"):
+    with pytest.raises(JobError, match="'policy': expected 'accents' or 'splits' beside it"):
         the_job(tmp_path, stream={"policy": "ignore"})
     with pytest.raises(JobError, match="'accents': expected a file"):
         the_job(tmp_path, stream={"accents": "accent", "revisions": "1 min"})
@@ -489,13 +489,13 @@ def test_a_run_in_process_goes_on_from_between_an_accent_and_its_data(tmp_path: 
 def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
     files(tmp_path / "in", ticks(10), [])
     job = the_job(tmp_path, stream={"accents": "log.jsonl"}, checkpoint="checkpoint")
-    hears, log = predictor_of(job).hears, tmp_path / "log.jsonl"
+    predictor, log = predictor_of(job), tmp_path / "log.jsonl"
     folder = tmp_path / "checkpoint" / "accents" / "S"
 
     def said() -> list[str]:
         return [one.read_text() for one in sorted(folder.glob("[0-9]*"))]
 
-    spool = Spool.of(job, hears)
+    spool = Spool.of(job, predictor)
     spool.take()  # there is none yet
     assert said() == []
     log.write_text(f"{LINE}\n# half a li")
@@ -505,7 +505,7 @@ def test_what_a_log_gains_is_put_into_files_once(tmp_path: Path) -> None:
     with log.open("a") as more:
         more.write(f"ne\n\n{LINE}")
     running = [True, True, False]
-    Spool.of(job, hears).watch(lambda: running.pop(0))  # another run goes on there
+    Spool.of(job, predictor).watch(lambda: running.pop(0))  # another run goes on there
     for _ in range(100):
         if len(said()) == 2:
             break
