@@ -75,9 +75,11 @@ class FitJob:
 
     def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
         """Tuples that were undone as they came: what is set aside is told in the units that it was recorded in."""
-        if tuples is None or (self.accents is not None and self.accents.needs_tuples(self.spec.schema)):
-            return tuples  # what only the tuples tell is not restated
-        return self._units.recorded(tuples)
+        if tuples is None or not self._units.is_told_by_tuples:
+            return None if tuples is None else self._units.recorded(tuples)
+        # What only the tuples tell is not restated, and must not be brought again as if it were.
+        reasons = [f"{one}, in the units of the start" for one in tuples.column(REASON).to_pylist()]
+        return with_reason(tuples.drop_columns([REASON]), reasons)
 
     @cached_property
     def _units(self) -> TupleUnits:

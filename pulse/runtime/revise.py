@@ -28,14 +28,14 @@ from pulse.datasets.recorded import Reports
 from pulse.operators.fit_spec import FitSpec
 from pulse.runtime.local import in_threads
 from pulse.runtime.revise_ends import FILES
-from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units
+from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ASIDE, Model
 from pulse.store.revision import RevisionWriter, begin_revision
 from pulse.store.tuple_units import TupleUnits
 from pulse.store.units import Unit, units
-from pulse.stream.revisions import REASON, Revisions
+from pulse.stream.revisions import REASON, Revisions, with_reason
 
 if TYPE_CHECKING:
     from pulse.runtime.spark import SparkSession
@@ -100,18 +100,39 @@ def revise(
         raise StoreError(
             f"{model.path}: the model is of {model.schema!r}, the revisions of {revisions.schema!r}"
         )
+    units_of = TupleUnits(model.schema, model.accents)
+    units_of.check(str(model.path))
     with begin_revision(model) as writer, _drafts(model.path, writer.version) as draft:
+        once = isinstance(revisions, Reports)
+        revisions, undone, refused = _undone(revisions, units_of)
         job = ReviseJob(
             target=writer.target,
             spec=spec_of(model),
             applied=writer.applied,
             keep=keep,
             dry=dry,
-            once=isinstance(revisions, Reports),
-            tasks=_tasks(model, revisions, draft),
+            once=once,
+            tasks=_tasks(model, revisions, undone, draft),
         )
         done = list(_run(job, spark, progress))
+        if refused.num_rows:
+            done.append(set_aside(job, refused, len(done)))
         return _finish(writer, job, done, aside)
+
+
+def _undone(revisions: Revisions, units_of: TupleUnits) -> tuple[Revisions, Revisions, pa.Table]:
+    """Revisions as they came and in the units of the stream's start, without those that accents leave nothing to model of."""
+    undone, reasons = units_of.sifted(revisions.table)
+    if not reasons:
+        return revisions, Revisions(revisions.schema, undone), with_reason(undone.slice(0, 0), [])
+    rows = np.array(sorted(reasons))
+    bad = np.isin(revisions.old_rows, rows) | np.isin(revisions.new_rows, rows)
+    given, own = (one.take(np.flatnonzero(~bad)) for one in (revisions, Revisions(revisions.schema, undone)))
+    texts = []
+    for old, new in zip(revisions.old_rows[bad].tolist(), revisions.new_rows[bad].tolist(), strict=True):
+        why = reasons.get(old) or reasons[new]
+        texts += [why] * ((old >= 0) + (new >= 0))
+    return given, own, with_reason(revisions.take(np.flatnonzero(bad)).table, texts)
 
 
 def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) -> Iterable[Done]:
@@ -200,12 +221,11 @@ def _drafts(folder: Path, version: int) -> Iterator[Draft]:
             path.unlink(missing_ok=True)
 
 
-def _tasks(model: Model, revisions: Revisions, draft: Draft) -> tuple[Task, ...]:
-    """The touched units, those bound by a revision that moves a key together; each with its revisions, as they came, in a file."""
+def _tasks(model: Model, revisions: Revisions, undone: Revisions, draft: Draft) -> tuple[Task, ...]:
+    """The touched units, those bound by a revision that moves a key together; each with its revisions as they came in a file."""
     if not len(revisions):
         return ()
     found = units(model, shared=False)
-    undone = Revisions(model.schema, TupleUnits(model.schema, model.accents).undone(revisions.table))
     unit_of = _unit_of_rows(model, found, undone)
     old, new = revisions.old_rows, revisions.new_rows
     first = unit_of[np.where(old >= 0, old, new)]

@@ -114,7 +114,7 @@ class _State:
     def __init__(self, job: ReviseJob, model: Model, task: Task, given: Revisions) -> None:
         self.job, self.model, self.task, self.given = job, model, task, given
         self.units = TupleUnits(model.schema, model.accents)
-        self.revisions = revisions = Revisions(model.schema, self.units.undone(given.table))
+        self.revisions = revisions = Revisions(model.schema, self.units.sifted(given.table)[0])
         self.spec = job.spec
         self.recorded = self.history = TupleHistory(model)
         self.rounds: list[Round] = []
@@ -169,7 +169,7 @@ class _State:
             self.segments,
             some,
             ends=self.ends,
-            told=None if self.units.is_one else self.units.recorded,
+            told=self.units.recorded if self.units.restates else None,
         )
         again = repeated(tuples.given, some) & refitted.applied
         if again.any() and self.job.once:
@@ -186,7 +186,9 @@ class _State:
             refused = self.given.take(
                 elements[~applied]
             ).table  # as they came, and in the order of the reasons
-            self.asides.append(with_reason(refused, refitted.aside.column(REASON).combine_chunks()))
+            reasons = refitted.aside.column(REASON).to_pylist()
+            units = " (in the units of the start)" if self.units.is_told_by_tuples else ""
+            self.asides.append(with_reason(refused, [f"{reason}{units}" for reason in reasons]))
         if applied.any():
             done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
             self.logged.append(done)
@@ -267,15 +269,10 @@ class _State:
         target, number = self.job.target, self.task.number
         done = Done(counts=dict(self.counts), tuples=self.tuples_more)
         if self.asides:
-            aside = pa.concat_tables(self.asides)
-            first = pc.not_equal(aside.column("kind"), "+U")  # of a replacement both rows are there
-            texts = aside.filter(first).column(REASON).to_pylist()
-            done.reasons = dict(Counter(reason_kind(text) for text in texts))
-            done.examples = list(dict.fromkeys(texts))[:3]
+            aside = set_aside(self.job, pa.concat_tables(self.asides), number)
+            done.reasons, done.examples = aside.reasons, aside.examples
         if self.job.dry:
             return done
-        if self.asides:
-            target.aside(pa.concat_tables(self.asides), number)
         if self.logged:
             done.log = target.log(Revisions.concat(self.logged).table, number)
         for unit, own in self._by_unit(self.rounds):
@@ -310,6 +307,19 @@ class _State:
                     )
                 )
         return [(self.task.units[i], own) for i, own in sorted(found.items())]
+
+
+def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
+    """Keep revisions, as they came, that are not applied; what is said of them."""
+    first = pc.not_equal(rows.column("kind"), "+U")  # of a replacement both rows are there
+    texts = rows.filter(first).column(REASON).to_pylist()
+    if not job.dry:
+        job.target.aside(rows, number)
+    return Done(
+        counts={"revisions": len(texts), "aside": len(texts)},
+        reasons=dict(Counter(reason_kind(text) for text in texts)),
+        examples=list(dict.fromkeys(texts))[:3],
+    )
 
 
 class _Known:

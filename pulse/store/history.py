@@ -193,7 +193,12 @@ class TupleHistory:
                 for table in read_source(fits[number]["source"], self.schema, where)
             )
             units = TupleUnits(self.schema, self.model.accents)
-            some = [units.undone(table if condition is None else table.filter(condition)) for table in read]
+            some = [
+                _filtered(units.undone(table), condition)  # keys may be altered
+                if units.is_told_by_tuples
+                else units.undone(_filtered(table, condition))
+                for table in read
+            ]
             table = pa.concat_tables([tuple_schema(self.schema).empty_table(), *some])
             earlier = [
                 self._kept(one["tuples"], None, condition)
@@ -225,6 +230,10 @@ class TupleHistory:
     def _times(self, table: pa.Table) -> IntArray:
         at: IntArray = table.column(self.schema.time).cast(pa.int64()).to_numpy()
         return at
+
+
+def _filtered(table: pa.Table, condition: Any) -> pa.Table:
+    return table if condition is None else table.filter(condition)
 
 
 def _said(instant: int) -> str:

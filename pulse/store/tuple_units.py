@@ -15,6 +15,7 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
 from pulse.operators.alter import Alter
+from pulse.operators.undo import Leave, Undo
 from pulse.stream.log import AccentLog, UnsupportedAccentError
 
 _NEAR = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)  # steps on either side of a restated value that are tried
@@ -29,36 +30,83 @@ class TupleUnits:
     log: AccentLog | None = field(default=None, repr=False)
 
     @cached_property
+    def _undo(self) -> Undo | None:
+        found = None if self.log is None else Undo(self.log, self.schema)
+        return None if found is None or found.units.is_empty else found
+
+    @cached_property
     def _alter(self) -> Alter:
         return Alter({} if self.log is None else self.log.told(self.schema).steps(self.schema.time))
 
     @cached_property
-    def _undo(self) -> Alter:
-        return self._alter.inverse()
+    def restates(self) -> bool:
+        """Whether the units change, and tuples in those of the start tell in which they were recorded."""
+        return not self._alter.is_empty and not self.is_told_by_tuples
 
     @property
-    def is_one(self) -> bool:
-        """Whether the units never change."""
-        return self._alter.is_empty
+    def is_told_by_tuples(self) -> bool:
+        """Whether only recorded tuples tell what undoes them: nothing restates them then."""
+        return self.log is not None and self.log.needs_tuples(self.schema)
 
-    def undone(self, table: pa.Table) -> pa.Table:
-        """Recorded tuples in the units of the start: beta of all accents that apply to each, composed (semantics 8.1)."""
-        if self.log is not None and self.log.needs_tuples(self.schema):
+    def check(self, where: str) -> None:
+        """Raise where tuples of the model's attributes alone do not tell in which units they are."""
+        missing = [] if self._undo is None else sorted(set(self._undo.units.columns) - set(self.schema.names))
+        if missing:
             raise UnsupportedAccentError(
-                "revise: the model was fitted with accents that speak of values of its tuples, or alter keys, times or "
-                "unmodelled attributes, and revised tuples of such streams are not followed; correct the tuples and fit them anew"
+                f"revise: accents of {where} tell tuples apart by '{missing[0]}', which the model does not keep, so revisions "
+                f"cannot say in which units they are; fit it anew with --keep {','.join(missing)}"
             )
-        return self._altered(table, self._undo)
+
+    def undone(self, table: pa.Table, leave: Leave | None = None) -> pa.Table:
+        """Recorded tuples in the units of the start: beta of all accents that apply to each, composed (semantics 8.1).
+
+        Without those that accents leave nothing to model of, as a fit does; ``leave`` is told of them.
+        """
+        if self._undo is None or not table.num_rows:
+            return table
+        (batch,) = table.combine_chunks().to_batches()
+        found = self._undo.tuples(batch, leave or _no_leave)
+        types = {field.name: field.type for field in table.schema if field.name in found.schema.names}
+        types |= dict.fromkeys(self.schema.modelled_names, pa.float64())
+        return pa.table({name: found.column(name).cast(type_) for name, type_ in types.items()})
+
+    def sifted(self, table: pa.Table) -> tuple[pa.Table, dict[int, str]]:
+        """Rows of whatever columns undone in place; those that cannot be stay as they are, and are told with the reason."""
+        if self._undo is None or not table.num_rows:
+            return table, {}
+        reasons: dict[int, str] = {}
+        undone = [self._sift(table, 0, table.num_rows, reasons)]
+        merged = pa.concat_tables(undone).combine_chunks()
+        for name in self.schema.names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, merged.column(name).cast(table.schema.field(name).type))
+        return table, reasons
+
+    def _sift(self, table: pa.Table, begin: int, end: int, reasons: dict[int, str]) -> pa.Table:
+        """Rows of a stretch undone; halved until those that cannot be are alone."""
+        own = table.slice(begin, end - begin).select(list(self.schema.names))
+        why: list[str] = []
+        found = self.undone(own, lambda rows, reason, keep: why.append(reason))
+        if not why:
+            return found
+        if end - begin == 1:
+            reasons[begin] = why[0]
+            return own
+        middle = (begin + end) // 2
+        halves = self._sift(table, begin, middle, reasons), self._sift(table, middle, end, reasons)
+        return pa.concat_tables(halves, promote_options="permissive")
 
     def recorded(self, table: pa.Table) -> pa.Table:
         """Tuples in the units of the start as they were recorded: undone, these give the very same again.
 
         Rounding leaves several doubles to choose from: the one of the fewest decimals is taken, which is most likely what was
-        written. Where none near gives the same again, as where a value was none, the restated one stays.
+        written. Where none near gives the same again, as where a value was none, the restated one stays. What only tuples tell is
+        left as it is (:attr:`is_told_by_tuples`).
         """
-        restated = self._altered(table, self._alter)
+        restated = self._altered(table, self._alter) if self.restates else table
         if restated is table:
             return table
+        back = self._alter.inverse()
         for name in self._alter.steps:
             if name not in table.column_names or restated.column(name).equals(table.column(name)):
                 continue
@@ -67,7 +115,7 @@ class TupleUnits:
             found = _floats(restated, name)
             missing = ~np.isfinite(found)
             for candidate in _candidates(found.copy(), self._step(table, name)):
-                tried = self.undone(restated.set_column(place, name, pa.array(candidate)))
+                tried = self._altered(restated.set_column(place, name, pa.array(candidate)), back)
                 fits = (_floats(tried, name) == wanted) & ~missing
                 found, missing = np.where(fits, candidate, found), missing | fits
                 if missing.all():
@@ -92,6 +140,10 @@ class TupleUnits:
             return table
         (batch,) = table.combine_chunks().to_batches()
         return pa.Table.from_batches([alter.tuples(batch, self.schema)])
+
+
+def _no_leave(rows: pa.Table, reason: str, keep: bool) -> None:
+    """Nobody asks."""
 
 
 def _candidates(values: FloatArray, step: FloatArray) -> list[FloatArray]:

@@ -22,6 +22,7 @@ from pulse.store.errors import StoreError
 from pulse.store.model import Model
 from pulse.store.tuple_units import TupleUnits
 from pulse.stream.accents import AccentError
+from pulse.stream.log import UnsupportedAccentError
 from tests.runtime.revising import START, fitted, rows, stream, wrong
 
 if TYPE_CHECKING:
@@ -221,3 +222,70 @@ def test_accents_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (model.path / str(model.manifest.accents)).write_text("{", encoding="utf-8")
     with pytest.raises(StoreError, match="cannot read the accents of the model"):
         LOCAL.revise(model.path, few(("-D", "b", 20, 5.0)))
+
+
+def trades(n: int, seed: int) -> pa.Table:
+    """Prices and sizes of numbered instruments."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "id": pa.array(random.integers(1, 4, n), pa.int64()),
+            "t": pa.array(START + np.cumsum(random.integers(0, 4, n)) * 1_000_000).cast(pa.timestamp("us")),
+            "price": np.round(100 + np.cumsum(random.normal(0, 0.3, n)), 2),
+            "size": random.integers(1, 20, n).astype(float),
+        }
+    )
+
+
+RAW = {
+    "described by what is modelled": [line(20, "size >= 10, alter(price, y / 4)")],
+    "keys altered": [line(20, "true, alter(id, y + 100)"), line(40, "id >= 102, alter(price, y * 3/7)")],
+    "of what is altered": [
+        line(20, "price >= 100, alter(size, y * 2)"),
+        line(40, "size < 12, alter(price, y + 5)"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize("kept", [None, "all"])
+def test_accents_that_only_tuples_tell(tmp_path: Path, name: str, kept: str | None) -> None:
+    tuples = trades(60, seed=3)
+    pq.write_table(tuples, tmp_path / "tuples.parquet")
+    told = {
+        "key": "id",
+        "time": "t",
+        "model": {"price": "step", "size": "step"},
+        "error": {"price": 0.2, "size": 0},
+    }
+    asked = {**told, "accents": RAW[name], "keep_tuples": kept}
+    model = LOCAL.fit(str(tmp_path / "tuples.parquet"), out=tmp_path / "m", **asked)
+    load = generate_load(tuples, model.schema, revisions=15, seed=3, size=0.5, bad=0.2)
+    outcome = LOCAL.revise(model, load.revisions, keep=True)
+    assert outcome.counts["aside"] == load.bad
+    assert wrong(undone(load.corrected, model), outcome.model) == []
+    assert wrong(undone(tuples, model), Model(model.path, version=1)) == []
+    assert all("in the units of the start" in one for one in outcome.examples)
+
+
+def test_what_accents_leave_nothing_of_is_set_aside(tmp_path: Path) -> None:
+    gone = line(10, "symbol = 'b', drop(price)")
+    model = fitted(tmp_path, DATA.slice(0, 3).drop_columns(["kind"]), accents=[FAHRENHEIT, gone], error=0)
+    bad = few(("+I", "b", 12, 5.0), ("+I", "b", 8, 6.0), ("-U", "a", 12, 68.9), ("+U", "b", 12, 3.0))
+    outcome = LOCAL.revise(model, bad)
+    assert outcome.reasons == {"without 'price', by accents": 2}
+    assert outcome.counts["inserted"] == 1
+    assert outcome.counts["revisions"] == 3
+    aside = outcome.model.aside()
+    assert aside is not None
+    assert aside["price"].to_pylist() == [5.0, 68.9, 3.0]
+
+
+def test_accents_of_what_the_model_does_not_keep_are_refused(tmp_path: Path) -> None:
+    data = DATA.drop_columns(["kind"]).append_column("venue", pa.array(["N", "Q", "N", "N"]))
+    at = line(10, "venue = 'Q', alter(price, y / 4)")
+    model = fitted(tmp_path, data, accents=[at], error=0, keep_tuples="all")
+    with pytest.raises(
+        UnsupportedAccentError, match="tell tuples apart by 'venue', which the model does not keep"
+    ):
+        LOCAL.revise(model, few(("-D", "b", 20, 5.0)))
