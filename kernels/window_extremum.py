@@ -20,7 +20,6 @@ from numba import types
 
 from pulse.kernels._jit import (
     BOOL,
-    FLOAT,
     IN1,
     IN2,
     IN_BYTE1,
@@ -52,25 +51,75 @@ _WINDOW = types.Tuple((INT, INT))
 _EPSILON = 2.220446049250313e-16
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _CERTAIN = 3
+_SECONDS = 1.0 / MICROSECONDS
 
 
-@kernel(IN1, IN1, IN_INT1, FLOAT)
-def _room(lo, hi, offsets, per_second):
-    """How many cuts the largest group can have, and all groups."""
-    largest, total = 0.0, 0.0
-    for g in range(offsets.shape[0] - 1):
-        length = 0.0
-        for i in range(offsets[g], offsets[g + 1]):
-            length += max(hi[i] - lo[i], 0.0) * per_second + 2.0
-        largest = max(largest, length)
-        total += length
-    return largest, total
+@step
+def _length(lo, hi, i):
+    return hi[i] - lo[i] if hi[i] > lo[i] else 0.0
+
+
+@step
+def _is_far(lo, hi, i):
+    return not (abs(lo[i]) <= _FARTHEST and abs(hi[i]) <= _FARTHEST)
+
+
+@kernel(IN1, IN1)
+def _covered(lo, hi):
+    """Seconds that pieces cover together, and how many reach too far from their reference or are no numbers."""
+    n = lo.shape[0]
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four sums do not wait for each other
+    far = 0
+    for i in range(0, n - 3, 4):
+        a += _length(lo, hi, i)
+        b += _length(lo, hi, i + 1)
+        c += _length(lo, hi, i + 2)
+        d += _length(lo, hi, i + 3)
+        far += _is_far(lo, hi, i) + _is_far(lo, hi, i + 1) + _is_far(lo, hi, i + 2) + _is_far(lo, hi, i + 3)
+    for i in range(n - n % 4, n):
+        a += _length(lo, hi, i)
+        far += _is_far(lo, hi, i)
+    return a + b + (c + d), far
 
 
 @step
 def _slack(lo, hi):
     """Microseconds within which an instant counts as at an end of the piece."""
     return MICROSECONDS * (GRAIN + 4.0 * _EPSILON * max(abs(lo), abs(hi)))
+
+
+@step
+def _follows(ref_a, a, ref_b, b):
+    """Whether the two instants surely count as the same: :func:`.timeline.meets` without a division, for nearly all that do."""
+    return abs((ref_b - ref_a) * _SECONDS + (b - a)) <= GRAIN
+
+
+@step
+def _pass_lines(table, bounds, p, stop, cut, sign, seen):
+    """Go over pieces of degree 0 and 1, each before the ``cut`` and met by the next: ``(piece, top, wide, unsure)`` after them.
+
+    Nearly all pieces of nearly all panes are such. The last before ``stop`` is left, as is one with the cut, a point or a hole
+    after it. Indices are unsigned here, which Numba need not make positive.
+    """
+    ref, lo, hi, c = table
+    err, codes = bounds
+    top, wide, unsure = seen
+    one = np.uint64(1)
+    i, last = np.uint64(p), np.uint64(stop - 1)
+    is_line = c.shape[1] == 2
+    while i < last:
+        begin, end, j = lo[i], hi[i], i + one
+        within = cut - ref[i] > end * MICROSECONDS + _slack(begin, end)
+        if not (within and hi[j] > lo[j] and _follows(ref[i], end, ref[j], lo[j])):
+            break
+        slope = c[i, np.uint64(1)] if is_line else 0.0
+        value = sign * (slope * (end if sign * slope > 0.0 else begin) + c[i, np.uint64(0)])
+        top = value if value > top else top
+        wide = err[i] if err[i] > wide else wide
+        code = float(_CERTAIN - codes[i])
+        unsure = code if code > unsure else unsure
+        i = j
+    return np.int64(i), top, wide, unsure
 
 
 @device
@@ -90,6 +139,9 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
     top, wide, unsure = -np.inf, 0.0, 0.0
     unseen = before
     while True:
+        if k <= 2 and unseen == p:
+            p, top, wide, unsure = _pass_lines(table, bounds, p, stop, cut, sign, (top, wide, unsure))
+            unseen = p
         origin, begin, end = ref[p], lo[p], hi[p]
         slack = _slack(begin, end)
         until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
@@ -236,18 +288,19 @@ def window_extremum_every(
     codes = np.ascontiguousarray(certainty, np.uint8)
     if any(x.shape != (n,) for x in (lo, hi, err, codes)) or c.ndim != 2 or len(c) != n or c.shape[1] == 0:
         raise ValueError(f"expected {n} of lo, hi, err and certainty, as ref, and c of shape ({n}, k >= 1)")
-    if n and not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
-        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
     if size_us <= 0 or advance_us <= 0:
         raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
     cuts = (2 if size_us % advance_us else 1) * MICROSECONDS / advance_us
-    most_of_group, most = (math.ceil(x * (1 + 1e-9)) + 2 for x in _room(lo, hi, offsets, cuts))
+    seconds, far = _covered(lo, hi)
+    if far:
+        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
+    most = math.ceil(seconds * cuts * (1 + 1e-9)) + 2 * n + 2
     stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64))
     out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
     table, window = (ref, lo, hi, c), (size_us, advance_us)
-    m, count = _window_every(table, (err, codes), offsets, window, upper, most_of_group, stretches, out)
+    m, count = _window_every(table, (err, codes), offsets, window, upper, most, stretches, out)
     group, first, starts = stretches
     values, widths, found = (x[:count] for x in out)
     return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)

@@ -61,6 +61,43 @@ def test_windows_equal_those_asked_one_by_one(data, scale, k, upper):
             assert made.certainty[mine[t]] == 3 - unsure
 
 
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("upper", [False, True])
+def test_many_short_lines_to_a_pane(k, upper):
+    """Points and holes among them, references near and far: the short way over lines meets them all."""
+    rng = np.random.default_rng(k)
+    lengths = rng.integers(1, 40_000, 400)
+    lengths[rng.random(400) < 0.05] = 0
+    begin = np.concatenate(([0], np.cumsum(lengths)[:-1])) + np.repeat([0, 50_000, 50_001], [150, 150, 100])
+    ref = EPOCH_US + np.where(rng.random(400) < 0.5, begin, begin - 77_000_000)
+    lo = (EPOCH_US + begin - ref) / SECOND
+    hi = np.where(lengths > 0, (EPOCH_US + begin + lengths - ref) / SECOND, lo)
+    c = rng.normal(size=(400, k)) * [[10.0, 1.0][:k]]
+    err, codes = rng.random(400), rng.integers(1, 4, 400).astype(np.uint8)
+    size, advance = 1_100_000, 500_000
+    made = window_extremum_every(
+        (ref, lo, hi, c), [0, 400], err=err, certainty=codes, size_us=size, advance_us=advance, upper=upper
+    )
+    closing = np.concatenate(
+        [
+            np.arange(made.offsets[i + 1] - made.offsets[i]) * advance + made.first[i]
+            for i in range(len(made.first))
+        ]
+    )
+    assert len(closing) > 5
+
+    def asked(values, largest):
+        found, _, status = sliding_extremum_at(
+            ref, lo, hi, values, [0, 400], size, closing, [0, len(closing)], upper=largest
+        )
+        assert not status.any()
+        return found
+
+    np.testing.assert_allclose(made.values, asked(c, upper), rtol=1e-12)
+    np.testing.assert_array_equal(made.err, asked(err[:, None], True))
+    np.testing.assert_array_equal(made.certainty, 3 - asked(3.0 - codes[:, None], True))
+
+
 def test_critical_points_points_and_holes_by_hand():
     S = SECOND
     table = (
