@@ -141,6 +141,8 @@ def pytest_configure(config: pytest.Config) -> None:
     except (OSError, ValueError) as e:
         raise pytest.UsageError(f"--pulse-compare: {e}") from e
     config.option.benchmark_quiet = True  # its table is not ours
+    # Said of a benchmark that fails before it is timed, whose failure would then be told twice.
+    config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used")
     config.option.continue_on_collection_errors = (
         True  # a file that cannot be read is reported, the others run
     )

@@ -1,10 +1,12 @@
-"""Answers held against the truth: numbers against numbers, and models against the tuples that they are of."""
+"""Answers held against the truth: rows against rows, numbers against numbers, models against the tuples that they are of."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 
 from pulse.benchmarks.recording import Accuracy
 
@@ -56,4 +58,33 @@ def models(
         float(bound.max()) if certified is None else certified,
         float(off.max()),
         rounding,
+    )
+
+
+def rows_of(
+    found: pa.Table,
+    truth: pa.Table,
+    *,
+    keys: tuple[str, ...],
+    value: str | None = None,
+    rounding: float = 0.0,
+) -> Accuracy:
+    """Rows with keys, ``t`` and a value, against those that should be there.
+
+    An answer with ``{value}_err`` certifies the largest of it, another that its values are exact. Errors are of rows in both.
+    """
+    on = " and ".join(f"o.{key}::varchar = p.{key}::varchar" for key in keys)
+    off = f"abs(o.{value} - p.{value})" if value else "0.0"
+    certified = f"o.{value}_err" if f"{value}_err" in found.column_names else "0.0"
+    with duckdb.connect() as connection:
+        connection.register("found", found)
+        connection.register("truth", truth)
+        told = connection.execute(f"""
+            select count(o.t), count(p.t), count(*) filter (o.t is not null and p.t is not null),
+                coalesce(max({certified}), 0), coalesce(max({off}), 0)
+            from found o full join truth p on (o.t::timestamp = p.t::timestamp and {on})""").fetchone()
+    assert told is not None
+    given, wanted, both, certain, observed = (float(one) for one in told)
+    return Accuracy(
+        both / given if given else 1.0, both / wanted if wanted else 1.0, certain, observed, rounding
     )

@@ -54,9 +54,14 @@ def scale(values: Sequence[float], begin: float, end: float, *, log: bool | None
     return Scale(max(low - room, 0.0) if low >= 0 else low - room, high + room, begin, end, False)
 
 
-def label(value: float) -> str:
-    """Of a tick."""
-    return count(value) if abs(value) >= 1000 else number(value)
+def labels(ticks: Sequence[float]) -> list[str]:
+    """Of ticks: short, and as many digits as tell them apart."""
+    found = [count(one) if abs(one) >= 1000 else number(one) for one in ticks]
+    for digits in range(4, 16):
+        if len(set(found)) == len(found):
+            break
+        found = [f"{one:.{digits}g}" for one in ticks]
+    return found
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:

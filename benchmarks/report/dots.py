@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from pulse.benchmarks.report.axes import label, scale
+from pulse.benchmarks.report.axes import labels, scale
 from pulse.benchmarks.report.marks import Look, mark
 from pulse.benchmarks.report.rows import Row, ours_of
 from pulse.benchmarks.report.words import times
@@ -28,10 +28,11 @@ def dots(groups: Mapping[str, Sequence[Row]], looks: Mapping[str, Look], *, widt
         f'<svg viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}" role="img" '
         'aria-label="time of each contender to that of Pulse">'
     ]
-    for one in x.ticks(max(3, int(width / 90))):
+    ticks = x.ticks(max(3, int(width / 90)))
+    for one, label in zip(ticks, labels(ticks), strict=True):
         parts.append(f'<line class="grid" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="{TOP}" y2="{base}"/>')
         parts.append(
-            f'<text class="tick" x="{x(one):.1f}" y="{base + 16:.1f}" text-anchor="middle">{label(one)}×</text>'
+            f'<text class="tick" x="{x(one):.1f}" y="{base + 16:.1f}" text-anchor="middle">{label}×</text>'
         )
     parts.append(f'<line class="one" x1="{x(1):.1f}" x2="{x(1):.1f}" y1="{TOP}" y2="{base}"/>')
     parts.append(

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from pulse.benchmarks.report.axes import Scale, label, scale
+from pulse.benchmarks.report.axes import Scale, labels, scale
 from pulse.benchmarks.report.marks import Look, mark
 from pulse.benchmarks.report.reading import Crossing
 from pulse.benchmarks.report.rows import Row, gathered
@@ -44,19 +44,21 @@ def _grid(x: Scale, y: Scale, row: Row) -> str:
         f'<line class="faint" x1="{x.begin:.1f}" x2="{x.end:.1f}" y1="{y(one):.1f}" y2="{y(one):.1f}"/>'
         for one in y.faint()
     ]
-    for one in y.ticks(6):
+    ticks = y.ticks(6)
+    for one, label in zip(ticks, labels(ticks), strict=True):
         parts.append(
             f'<line class="grid" x1="{x.begin:.1f}" x2="{x.end:.1f}" y1="{y(one):.1f}" y2="{y(one):.1f}"/>'
         )
         parts.append(
-            f'<text class="tick" x="{x.begin - 8:.1f}" y="{y(one) + 4:.1f}" text-anchor="end">{label(one)}</text>'
+            f'<text class="tick" x="{x.begin - 8:.1f}" y="{y(one) + 4:.1f}" text-anchor="end">{label}</text>'
         )
-    for one in x.ticks(max(3, int((x.end - x.begin) / 64))):
+    ticks = x.ticks(max(3, int((x.end - x.begin) / 64)))
+    for one, label in zip(ticks, labels(ticks), strict=True):
         parts.append(
             f'<line class="axis" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="{y.begin:.1f}" y2="{y.begin + 5:.1f}"/>'
         )
         parts.append(
-            f'<text class="tick" x="{x(one):.1f}" y="{y.begin + 18:.1f}" text-anchor="middle">{label(one)}</text>'
+            f'<text class="tick" x="{x(one):.1f}" y="{y.begin + 18:.1f}" text-anchor="middle">{label}</text>'
         )
     logs = ", logarithmic" if x.log else ""
     middle = (y.begin + y.end) / 2
