@@ -149,10 +149,10 @@ class Pool:
         self._group = np.empty(n, np.int64)
         self._group[self._perm] = group
 
-    def apply(self, elements: Elements) -> dict[int, str]:
+    def apply(self, elements: Elements, rounding: float = 0.0) -> dict[int, str]:
         """Take revisions in, one by one in order of arrival; those that find nothing, with the reason.
 
-        Elements are of rows of the pool.
+        Elements are of rows of the pool. Where no tuple has just the old values, the nearest to ``rounding`` is meant.
         """
         refused: dict[int, str] = {}
         arrived = self.rows.arrived
@@ -166,7 +166,7 @@ class Pool:
                 for row in self._perm[self._begin[group] : self._end[group]]
                 if self.alive[row] and arrived[row] < arrived[old]
             ]
-            same = [row for row in there if self._equal(row, old)]
+            same = [row for row in there if self._equal(row, old)] or self._nearest(old, there, rounding)
             if not same:
                 refused[e] = self._reason(old, there, new >= 0)
                 continue
@@ -186,6 +186,18 @@ class Pool:
 
     def _equal(self, a: int, b: int) -> bool:
         return bool(self.other[a] == self.other[b] and (self.values[:, a] == self.values[:, b]).all())
+
+    def _nearest(self, old: int, there: Sequence[int], rounding: float) -> list[int]:
+        """Of these rows the one whose values are those of another but for rounding, if there is one."""
+        if not rounding or not np.isfinite(self.values[:, old]).all():
+            return []
+        own = self.values[:, self.code == self.code[old]]
+        size = np.abs(np.where(np.isfinite(own), own, 0.0)).max(axis=1)
+        off = {row: np.abs(self.values[:, row] - self.values[:, old]) for row in there}
+        near = [
+            row for row in there if self.other[row] == self.other[old] and (off[row] <= rounding * size).all()
+        ]
+        return [min(near, key=lambda row: (float(off[row].sum()), -self.order[row]))] if near else []
 
     def _reason(self, old: int, there: Sequence[int], replaces: bool) -> str:
         what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"

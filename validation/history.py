@@ -48,11 +48,13 @@ _STEPS = 8  # parts of the retention by which the log's beginning moves on
 class Retention:
     """How much of a stream's history is kept: microseconds behind the watermark, None for the query's radius.
 
-    ``kind`` is the column that tells revisions from tuples; without one, only late tuples are.
+    ``kind`` is the column that tells revisions from tuples; without one, only late tuples are. Old values mean the tuple that has
+    them to ``rounding``, relative to the largest of their key: where units changed in between, they came another way.
     """
 
     span: int | None
     kind: str | None = None
+    rounding: float = 0.0
 
 
 class Taken(NamedTuple):

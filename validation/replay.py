@@ -67,7 +67,7 @@ class Replay:
         here = Elements(
             np.where(elements.old >= 0, placed_at, -1), np.where(elements.new >= 0, placed_new, -1)
         )
-        refused = self.pool.apply(here)
+        refused = self.pool.apply(here, history.retention.rounding)
         for e, reason in refused.items():
             batch.set_aside(elements.rows(e), reason)
         done = np.setdiff1d(np.arange(len(elements)), list(refused))

@@ -53,6 +53,10 @@ class JobError(PulseError, ValueError):
     """A job that cannot be run as it is written."""
 
 
+OTHER_UNITS = 1e-12
+"""To how much, of the largest value of a key, old values of revisions match that were said in other units than the tuple was."""
+
+
 @dataclass(frozen=True)
 class StreamJob:
     """Where a stream's tuples come from and how they become models. ``columns``: types by name, for sources that tell none."""
@@ -101,7 +105,8 @@ class StreamJob:
         """What is kept for revisions."""
         if self.revisions is None:
             return None
-        return Retention(None if isinstance(self.revisions, str) else self.revisions, self.kind)
+        span = None if isinstance(self.revisions, str) else self.revisions
+        return Retention(span, self.kind, 0.0 if self.accent_column is None else OTHER_UNITS)
 
 
 @dataclass(frozen=True)
@@ -255,12 +260,6 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         adds=table.names("adds") or None,
     )
     _check_accents(table, made)
-    if made.accent_column is not None and made.revisions is not None:
-        raise table.wrong(
-            "accents",
-            "a file, as rows that revise older ones say not in which units they are",
-            repr(made.accents),
-        )
     if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made

@@ -32,7 +32,7 @@ class Packer:
     """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
 
     ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns;
-    ``accents``: the column of accents, which go to all of so many ``places``.
+    ``accents``: the column of accents, which go to all of so many ``places``; one between two halves does not part them.
     """
 
     stream: str
@@ -56,14 +56,21 @@ class Packer:
 
     def _opens(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch ends between the halves of a replacement."""
-        if self.kind is None or not batch.num_rows:
+        if self.kind is None:
             return False
-        return bool(batch.column(self.kind)[-1].as_py() == ElementKind.OLD.value)
+        rows = self._tuples(pa.Table.from_batches([batch]))
+        return bool(len(rows) and batch.column(self.kind)[int(rows[-1])].as_py() == ElementKind.OLD.value)
+
+    def _tuples(self, table: pa.Table) -> IntArray:
+        """The rows that are no accents."""
+        return np.arange(table.num_rows) if self.accents is None else data_rows(table, self.accents)
 
     def _packed(self, batches: list[pa.RecordBatch], partition: int, number: int) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(batches)
         if self.kind is not None:
-            table = table.append_column(PAIR, pa.array(replacements(table, self.keys, self.kind)))
+            rows, pair = self._tuples(table), np.zeros(table.num_rows, bool)
+            pair[rows] = replacements(table.take(pa.array(rows)), self.keys, self.kind)
+            table = table.append_column(PAIR, pa.array(pair))
         table, came = self._to_all(table)
         tuples = table.drop_columns(["_place", "_modified", "_origin", "_block"])
         place = table.column("_place").to_numpy()

@@ -446,8 +446,6 @@ def test_policies(tmp_path: Path) -> None:
             the_job(tmp_path, stream={**told, "policy": wrong})
     with pytest.raises(JobError, match="'policy': expected 'accents' or 'splits' beside it"):
         the_job(tmp_path, stream={"policy": "ignore"})
-    with pytest.raises(JobError, match="'accents': expected a file"):
-        the_job(tmp_path, stream={"accents": "accent", "revisions": "1 min"})
 
 
 def test_a_log_grows_and_half_a_line_waits(tmp_path: Path) -> None:
