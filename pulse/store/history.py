@@ -73,8 +73,9 @@ class TupleHistory:
         near = self._first_margin(neighbours)
         start, end = _wider(regions.start, -near), _wider(regions.end, near)
         for margin in (_FURTHER * near, None):
-            tuples = self._corrected(Regions(regions.keys, start, end).merged())
-            keep, *alone = _chosen(tuples, regions, self.schema, neighbours)
+            read = Regions(regions.keys, start, end)
+            tuples = self._corrected(read.merged())
+            keep, *alone = _chosen(tuples, regions, read, self.schema, neighbours)
             # Further only where a neighbour is lacking, and only on that side: beyond the end of a key there is nothing to read.
             before, after = alone[0] & (start > first), alone[1] & (end < last)
             if not (before.any() or after.any()):
@@ -82,8 +83,9 @@ class TupleHistory:
             start = np.where(before, first if margin is None else _wider(regions.start, -margin), start)
             end = np.where(after, last if margin is None else _wider(regions.end, margin), end)
         else:
-            tuples = self._corrected(Regions(regions.keys, start, end).merged())
-            keep, *alone = _chosen(tuples, regions, self.schema, neighbours)
+            read = Regions(regions.keys, start, end)
+            tuples = self._corrected(read.merged())
+            keep, *alone = _chosen(tuples, regions, read, self.schema, neighbours)
         if alone[0].any():
             self._check_before(regions.take(np.flatnonzero(alone[0])))
         return tuples.filter(pa.array(keep))
@@ -273,9 +275,13 @@ def inside(table: pa.Table, regions: Regions, schema: StreamSchema) -> BoolArray
 
 
 def _chosen(
-    tuples: pa.Table, regions: Regions, schema: StreamSchema, neighbours: int
+    tuples: pa.Table, regions: Regions, read: Regions, schema: StreamSchema, neighbours: int
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour before and after."""
+    """Which tuples (by key and time) are in a region or next to one, and which regions lack a neighbour before and after.
+
+    ``read`` is, per region, how far around it tuples are known: one that lies further, read for another region, is no
+    neighbour, for between the two there may be others.
+    """
     rank, asked = _ranked(tuples, regions, schema)
     at = tuples.column(schema.time).cast(pa.int64()).to_numpy()
     n = len(at)
@@ -288,7 +294,8 @@ def _chosen(
     np.add.at(take, np.clip(after + neighbours, low, high), -1)
     chosen = np.cumsum(take)[:-1] > 0
     keep: BoolArray = np.repeat(chosen, np.diff(np.append(begins, n)))
-    return keep, first - neighbours < low, after + neighbours > high
+    early, late = (_position(rank_of, time_of, asked, edge) for edge in (read.start, read.end))
+    return keep, first - neighbours < np.maximum(low, early), after + neighbours > np.minimum(high, late)
 
 
 def _position(rank: IntArray, time: IntArray, asked: IntArray, at: IntArray) -> IntArray:

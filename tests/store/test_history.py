@@ -103,7 +103,7 @@ def asked(rows: list[Tuple], regions: list[tuple[str, int, int]], neighbours: in
     for key, start, end in regions:
         instants = sorted({row[1] for row in rows if row[0] == key})
         within = {t for t in instants if start <= t < end}
-        before = [t for t in instants if t < start][-neighbours:]
+        before = [t for t in instants if t < start][-neighbours:] if neighbours else []
         after = [t for t in instants if t >= end][:neighbours]
         chosen |= {(key, t) for t in (*within, *before, *after)}
     return [row for row in rows if row[:2] in chosen]
@@ -151,6 +151,28 @@ def test_tuples_are_those_modelled_with_the_log_on_top(tmp_path: Path, kept: tup
         check(TupleHistory(model), rows, rng)
     rows, log = revised(rows, rng, 40)
     check(TupleHistory(model).after(log_table(model, log)), rows, rng)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_across_silences(tmp_path: Path, seed: int) -> None:
+    """Tuples come in bursts, and several places are asked at once: one that was read for another place is no neighbour."""
+    rng = random.Random(seed)
+    times, at = [], 0
+    for i in range(2000):
+        at += 100_000 if i % 300 == 299 else 1
+        times.append(at * SECOND)
+    rows = in_time([(rng.choice("abc"), t, float(i), "p") for i, t in enumerate(times)])
+    model = pulse.Session(engine="local").fit(table_of(rows), **ASKED, out=tmp_path / "m", keep_tuples="all")
+    for _ in range(20):
+        given = []
+        for _ in range(rng.choice([1, 2, 5])):
+            burst = 300 * rng.randrange(7)
+            start = times[burst + rng.randrange(20)] + rng.choice([-1, 0, 1, -5_000 * SECOND])
+            given.append((rng.choice("abc"), start, start + rng.choice([1, SECOND, 100 * SECOND])))
+        neighbours = rng.randrange(3)
+        assert rows_of(TupleHistory(model).read(regions_of(given), neighbours)) == asked(
+            rows, given, neighbours
+        )
 
 
 def test_what_is_appended_is_kept_as_before_if_nothing_is_said(tmp_path: Path) -> None:
