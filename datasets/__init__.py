@@ -8,7 +8,7 @@ Layers, each importing strictly lower ones::
         |            |         |
         |            |     changelog
         |            |         |
-        |            |     recorded (tuples, revisions, aside)
+        |            |     recorded (tuples, revisions, aside)   row_files - json_lines
         |            |
     registry         |                          generators
         |            |                               |
@@ -18,8 +18,9 @@ Layers, each importing strictly lower ones::
         |                                |
        ais    taq_daily                  |
         |         |                      |
-        |     taq_monthly - taq          |
-        |                    |           |
+        |     taq_monthly - taq    taq_parquet
+        |                    |  \\       |
+        |                    | taq_codes |
     projection           plain_csv   plain_parquet
                              |           |
                          csv_parse    format    time_columns

@@ -20,6 +20,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
+from pulse.datasets.counts import REASON
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
@@ -67,7 +68,8 @@ def read_corrections(
     """The trades as first recorded and what corrected them, of a stream with this schema.
 
     Parquet needs a column ``corr``; Monthly and Daily TAQ text have theirs. Of text, the format's filters of sale
-    conditions and prices hold for both; ``format`` says otherwise. ``like``: how the trades were read that are corrected;
+    conditions and prices hold for both, and what they take of marked trades and records is set aside; ``format`` says
+    otherwise. ``like``: how the trades were read that are corrected;
     files of the same format are read with the same clock and filters.
     """
     format = _format(paths, schema, like, time_unit) if format is None else format
@@ -77,8 +79,17 @@ def read_corrections(
         if name not in first.names:
             raise unknown_column(name, first.names, f"{format.files(paths)[0]} (corrections of trades)")
     besides = [name for name in _BESIDES if name in first.names]
-    table = read_table(format, paths, [*schema.names, codes, *besides])
-    return split_corrections(table.rename_columns({codes: CODES}), schema)
+    removed: list[pa.RecordBatch] = []
+    table = read_table(format, paths, [*schema.names, codes, *besides], aside=removed.append)
+    found = split_corrections(_renamed(table, codes), schema)
+    if not removed:
+        return found
+    others = _filtered(_renamed(pa.Table.from_batches(removed).unify_dictionaries(), codes), schema)
+    return replace(found, aside=pa.concat_tables([found.aside, others]))
+
+
+def _renamed(table: pa.Table, codes: str) -> pa.Table:
+    return table.rename_columns([CODES if name == codes else name for name in table.column_names])
 
 
 def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
@@ -192,7 +203,7 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
     rows = np.setdiff1d(marked, matched)
     reasons, kinds = [], []
     for code in codes[rows].tolist():
-        kinds.append("+U" if code in (CORRECTED, CORRECTION) else "-D")
+        kinds.append(_kind(code))
         if code not in WORDS:
             reasons.append(f"corr {code}: expected one of 0, 1, 7, 8, 10, 11, 12; the trade stays as it is")
         elif code in RECORDS:
@@ -200,6 +211,22 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
         else:
             reasons.append(f"corr {code}: {WORDS[code]}, but the file does not say when; the trade stays")
     return rows_aside(table, schema, rows, kinds, reasons)
+
+
+def _filtered(removed: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Marked trades and records that a filter of the format has removed."""
+    codes = removed.column(CODES).cast(pa.int64()).fill_null(0).to_pylist()
+    rows = [row for row, code in enumerate(codes) if code in WORDS]
+    kinds = [_kind(codes[row]) for row in rows]
+    reasons = [
+        f"removed by a filter of the format: {removed.column(REASON)[row].as_py()} (corr {codes[row]}, {WORDS[codes[row]]})"
+        for row in rows
+    ]
+    return rows_aside(removed, schema, np.array(rows, dtype=np.int64), kinds, reasons)
+
+
+def _kind(code: int) -> str:
+    return "+U" if code in (CORRECTED, CORRECTION) else "-D"
 
 
 def _format(paths: Paths, schema: StreamSchema, like: Format | None, time_unit: str | None) -> Format:

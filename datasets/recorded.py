@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
+from pulse.datasets.counts import Aside
 from pulse.datasets.format import Format
 from pulse.datasets.units import Paths
 from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_rows, revision_schema, with_reason
@@ -37,10 +38,12 @@ class Recorded:
         return f"{tuples}{len(self.revisions):,} revisions, {self.aside.num_rows:,} rows set aside"
 
 
-def read_table(format: Format, paths: Paths, columns: Sequence[str]) -> pa.Table:
-    """These columns of all files, in file order, each one chunk."""
+def read_table(format: Format, paths: Paths, columns: Sequence[str], aside: Aside | None = None) -> pa.Table:
+    """These columns of all files, in file order, each one chunk; ``aside`` takes what the format's filters remove."""
     batches = [
-        batch for unit in format.units(paths) for batch in format.batches(unit, list(dict.fromkeys(columns)))
+        batch
+        for unit in format.units(paths)
+        for batch in format.batches(unit, list(dict.fromkeys(columns)), aside=aside)
     ]
     if not batches:
         first = format.files(paths)[0]

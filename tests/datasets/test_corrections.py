@@ -14,6 +14,7 @@ from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.datasets.corrections import read_corrections, split_corrections
 from pulse.datasets.errors import DatasetError
+from pulse.datasets.taq_parquet import TaqParquet
 
 Write = Callable[[str, str | bytes], str]
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
@@ -144,3 +145,35 @@ def test_the_real_cancellation(recorded: Path) -> None:
     assert (row["kind"], row["price"]) == ("-D", 157.04)
     assert str(row["t"]) == "2018-01-03 13:51:06.055000"
     assert str(row["known"]) == "2018-01-03 22:55:19.250000"
+
+
+def test_what_a_filter_of_the_format_takes_of_corrections_is_set_aside(write: Write) -> None:
+    path = write(
+        "m.csv",
+        "SYMBOL,DATE,TIME,PRICE,SIZE,G127,CORR,COND,EX\n"
+        "IBM,20140102,9:30:00,10,100,0,0,Z,N\n"
+        "IBM,20140102,9:30:01,11,100,0,8,Z,N\n"
+        "IBM,20140102,9:30:02,12,100,0,8,,N\n"
+        "IBM,20140102,9:40:00,11,100,0,10,Z,N\n"
+        "IBM,20140102,9:41:00,12,100,0,10,,N\n",
+    )
+    got = read_corrections(path, SCHEMA)
+    assert got.revisions.table.column("price").to_pylist() == [12.0]
+    assert got.aside.column("price").to_pylist() == [11.0, 11.0]
+    assert got.aside.column("reason").to_pylist() == [
+        "removed by a filter of the format: condition: not a going price (corr 8, later cancelled)",
+        "removed by a filter of the format: condition: not a going price (corr 10, cancel record)",
+    ]
+
+
+def test_names_in_capitals_and_times_in_numbers(tmp_path: Path) -> None:
+    table = trades((1, 11, 50, 8), (9, 11, 50, 10))
+    seconds = table.column("t").cast(pa.int64()).to_numpy() // 1_000_000
+    table = table.set_column(1, "t", pa.array(seconds)).rename_columns({"corr": "CORR"})
+    pq.write_table(table, tmp_path / "a.parquet")
+    got = read_corrections(str(tmp_path / "a.parquet"), SCHEMA, time_unit="s")
+    assert said(got.revisions.table) == [("-D", 9, 1, 11.0)]
+    like = TaqParquet(key=("symbol",), time="t", time_unit="s")
+    assert said(read_corrections(str(tmp_path / "a.parquet"), SCHEMA, like=like).revisions.table) == [
+        ("-D", 9, 1, 11.0)
+    ]

@@ -19,6 +19,7 @@ from pulse.store.model import Model
 from tests.commands.running import LOCAL as IN_PROCESS
 from tests.commands.running import Run, runner
 from tests.runtime.asking import MACD
+from tests.runtime.revising import wrong
 from tests.runtime.test_revised import check_segments, check_tuples, without_bounds
 from tests.truth import windows
 from tests.truth.measure import assess_tuples
@@ -138,6 +139,39 @@ def test_on_the_command_line(
     assert len(rows) == 20
     assert {row["kind"] for row in rows} == {"-D"}
     assert [row["price"] for row in rows] == pytest.approx([SPIKE] * 20, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("format", "fitted", "deleted"), [("taq-parquet", 77_262, 1), ("parquet", 77_263, 2)]
+)
+def test_the_file_itself_on_the_command_line(
+    recorded: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    format: str,
+    fitted: int,
+    deleted: int,
+) -> None:
+    """Fitted and revised as it is, without a word of Python: the trades that stand, whether the record was one or not."""
+    run: Run = runner(monkeypatch, capsys)
+    out, file = tmp_path / "model", recorded / TRADES
+    asked = ("--key", "symbol", "--time", "t", "--model", "price:step", "--error", "0.01", "--out", out)
+    how = () if format == "taq-parquet" else ("--format", format)  # what a file of trades is taken for
+    done = run("fit", file, *asked, *how, *IN_PROCESS)
+    assert done.code == 0, done.err
+    assert f"{fitted:,} tuples" in done.out
+    assert ("1 rows removed: record of a correction" in done.out) == (format == "taq-parquet")
+    assert ("1 rows later cancelled" in done.out) == (format == "taq-parquet")
+    done = run("revise", out, "--revisions", file, "--reader", "taq", "--keep", "--json", *IN_PROCESS)
+    assert done.code == 0, done.err
+    counts = json.loads(done.out)["counts"]
+    assert (counts["deleted"], counts["aside"]) == (deleted, 0)
+    model = Model(out)
+    assert model.manifest.modelled == 77_261
+    every = pq.read_table(file)
+    stand = every.filter(pc.is_in(every.column("corr"), pa.array([0, 1], pa.int16())))
+    assert wrong(stand.select(["symbol", "t", "price"]), model) == []
 
 
 # -- late reports -------------------------------------------------------------------------------------------------
