@@ -196,7 +196,8 @@ class Listening:
     def until(self, time: str) -> int:
         """The instant before which no tuple of any key comes any more, by punctuation."""
         found = -_END
-        for box in self.closed.boxes:
+        said = (self.closed, *(where for _, where in self.closing))
+        for box in (box for where in said for box in where.boxes):
             if len(box) == 1 and box[0][0] == time:
                 low, high = box[0][1].intervals()[0]
                 if low is None:
