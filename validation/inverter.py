@@ -303,12 +303,14 @@ class _Inversion:
 
 
 def _projected(node: Project, below: Relation, relation: Relation) -> IntArray:
-    """For each group of a projection's input the group that it became; a key's columns are all there, maybe renamed."""
+    """For each group of a projection's input the group that it became; a key's columns are all there, maybe renamed, but for those
+    that are hidden, which equal another."""
     source = {}
     outputs = dict(node.outputs)
     for name, column in zip(relation.columns.key_names, relation.keys, strict=True):
         expression = outputs.get(name, Column(name))
         if isinstance(expression, Column):
             source[expression.name] = column
+    source |= {name: source[equal] for name, equal in node.hidden}
     among = [source[name] for name in below.columns.key_names]
     return positions(below.keys, among, below.groups, relation.groups)

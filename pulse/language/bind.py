@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -17,7 +18,7 @@ from pulse.language.outputs import Outputs, bind_outputs, check_names
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
 from pulse.language.syntax import Statement
-from pulse.plan.nodes import Filter, Node, Project, Union, as_of
+from pulse.plan.nodes import Filter, Intersect, Node, Project, Union, as_of
 from pulse.plan.query import Query
 
 
@@ -29,7 +30,7 @@ def bind_statement(statement: Statement, context: Context) -> Query:
             raise wrong(f"WITH names '{name.name}' twice", context.text, name)
         context = replace(context, named={**context.named, name.name.casefold(): Named(cte.this, context)})
     members = _members(statement.this, context)
-    plan = _united(members, "", context.text)
+    plan = _united(statement.this, members, "", context.text)
     outputs = members[0].outputs
     check_names(outputs, plan.columns.modelled, context.text)
     if statement.args.get("at") is not None:
@@ -48,7 +49,7 @@ def bind_statement(statement: Statement, context: Context) -> Query:
 def bind_subquery(query: exp.Expr, context: Context, alias: str) -> Bound:
     """A query in FROM: its outputs are called ``alias.output``."""
     members = _members(query, context)
-    node = _united(members, f"{alias}.", context.text)
+    node = _united(query, members, f"{alias}.", context.text)
     outputs = members[0].outputs
     names = {f"{alias}.{one.name}": one.name for one in outputs.columns if not one.hidden}
     names[node.columns.time] = outputs.time
@@ -70,12 +71,12 @@ class _Member:
 
 
 def _members(query: exp.Expr, context: Context) -> list[_Member]:
-    """The selects of a query: one, or those of its UNION ALL."""
+    """The selects of a query: one, or those that UNION ALL and INTERSECT put together, in their order."""
     selects: list[exp.Expr] = []
     stack = [query]
     while stack:
         one = stack.pop()
-        if isinstance(one, exp.Union):
+        if isinstance(one, (exp.Union, exp.Intersect)):
             stack += [one.expression, one.this]
         else:
             selects.append(one)
@@ -92,16 +93,17 @@ def _member(select: exp.Select, context: Context) -> _Member:
     return _Member(select, node, bind_outputs(select, node, binder))
 
 
-def _united(members: list[_Member], prefix: str, text: str) -> Node:
-    """One projection, or the union of several, whose columns are matched by place and named as in the first."""
+def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> Node:
+    """One projection, or several put together, whose columns are matched by place and named as in the first."""
     first = members[0].outputs
+    kind = "an intersect" if isinstance(query, exp.Intersect) else "a union all"
     names = [f"{prefix}{one.name}" for one in first.columns]
     plans: list[Node] = []
     for member in members:
         if len(member.outputs.columns) != len(names):
             said = ", ".join(one.name for one in member.outputs.columns)
             raise wrong(
-                f"the queries of a union all must have the same columns, keys included: the first has "
+                f"the queries of {kind} must have the same columns, keys included: the first has "
                 f"{', '.join(one.name for one in first.columns)}, this one {said}",
                 text,
                 member.select,
@@ -112,18 +114,30 @@ def _united(members: list[_Member], prefix: str, text: str) -> Node:
             apart = next((n for n in names if _column(columns, n) != _column(plans[0].columns, n)), None)
             if apart is None:
                 raise wrong(
-                    "the queries of a union all must all be of points, or none: windows over tuples and over time differ",
+                    f"the queries of {kind} must all be of points, or none: windows over tuples and over time differ",
                     text,
                     member.select,
                 )
             raise wrong(
-                f"the queries of a union all must have the same columns: '{apart.removeprefix(prefix)}' is "
+                f"the queries of {kind} must have the same columns: '{apart.removeprefix(prefix)}' is "
                 f"{_column(plans[0].columns, apart)} in the first and {_column(columns, apart)} in this one",
                 text,
                 member.select,
             )
         plans.append(plan)
-    return plans[0] if len(plans) == 1 else Union(tuple(plans))
+    return _together(query, iter(plans))
+
+
+def _together(query: exp.Expr, plans: Iterator[Node]) -> Node:
+    """Plans put together as the query says; a chain of unions is one."""
+    if isinstance(query, exp.Intersect):
+        return Intersect(_together(query.this, plans), _together(query.expression, plans))
+    if not isinstance(query, exp.Union):
+        return next(plans)
+    sides = [_together(one, plans) for one in (query.this, query.expression)]
+    return Union(
+        tuple(part for side in sides for part in (side.members if isinstance(side, Union) else (side,)))
+    )
 
 
 def _column(columns: Columns, name: str) -> str:

@@ -25,7 +25,6 @@ _NOT_HERE = {
     "FETCH": "FETCH is not part of the language: results are tables and Spark DataFrames, cut them there",
     "WINDOW": "there is no WINDOW clause; write the window on the stream: from S[size 60 advance 2]",
     "QUALIFY": "there is no QUALIFY; filter an aggregate with HAVING",
-    "INTERSECT": "INTERSECT is not part of the language; join the queries on their keys",
     "EXCEPT": "EXCEPT is not part of the language; say what must not hold with NOT",
     "LATERAL": "LATERAL and CROSS APPLY are not part of the language; join the streams",
     "USING": "USING is not part of the language; write on (A.key = B.key)",
@@ -78,7 +77,7 @@ class Clauses(Terms):
             )
         if instead:
             return self.error(f"{instead} {self.here()}")
-        clauses = "join, where, group by, having, union all, error within, sample every, with possible, as of"
+        clauses = "join, where, group by, having, union all, intersect, error within, sample every, with possible, as of"
         return self.error(f"did not expect {self.here()} here; what may follow are: {clauses}")
 
     # -- queries --------------------------------------------------------------------------------------------
@@ -121,13 +120,27 @@ class Clauses(Terms):
 
     def _query(self) -> exp.Expr:
         start = self._start()
-        made: exp.Expr = self._select()
+        made = self._intersection()
         while self.word() == "UNION":
             token = self._curr
             self._advance()
             if not self.take_word("ALL"):
                 raise self.error("UNION without ALL would compare rows; write union all", token)
-            made = self.since(exp.Union(this=made, expression=self._select(), distinct=False), start)
+            made = self.since(exp.Union(this=made, expression=self._intersection(), distinct=False), start)
+        return made
+
+    def _intersection(self) -> exp.Expr:
+        """Selects that INTERSECT puts together, which binds tighter than UNION."""
+        start = self._start()
+        made: exp.Expr = self._select()
+        while self.word() == "INTERSECT":
+            self._advance()
+            if self.word() in ("ALL", "DISTINCT"):
+                raise self.error(
+                    f"INTERSECT {self.word()}: a model has one value at each instant, so there is nothing to count; "
+                    "write intersect"
+                )
+            made = self.since(exp.Intersect(this=made, expression=self._select(), distinct=True), start)
         return made
 
     def _select(self) -> exp.Expr:

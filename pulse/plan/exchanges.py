@@ -111,7 +111,7 @@ def _projected(place: Place, node: Project) -> Place:
     if place.parts is None:
         return place
     named = [(name, e.name) for name, e in node.outputs if isinstance(e, Column)]
-    renamed = {old for _, old in named}
+    renamed = {old for _, old in named} | {name for name, _ in node.hidden}
     return Place(
         place.source,
         tuple(

@@ -150,11 +150,13 @@ class Project(_Unary):
     """New names and expressions; a key that no output names is carried through under its old name.
 
     An output that is a column keeps its role; a text constant is a key; any other expression is modelled. ``time`` is the
-    name of the time attribute from here on.
+    name of the time attribute from here on. Keys that are ``hidden`` are not carried: they are pairs of a key and the one that it
+    equals, which is.
     """
 
     outputs: tuple[tuple[str, Expression], ...]
     time: str
+    hidden: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def columns(self) -> Columns:
@@ -174,7 +176,8 @@ class Project(_Unary):
                 key.append((name, pa.string()))
             else:
                 modelled.append(name)
-        carried = tuple((name, type_) for name, type_ in before.key if name not in named)
+        gone = named | {name for name, _ in self.hidden}
+        carried = tuple((name, type_) for name, type_ in before.key if name not in gone)
         return Columns((*key, *carried), tuple(modelled), tuple(unmodelled), self.time, before.points)
 
 
@@ -236,6 +239,25 @@ class Union(Node):
     @property
     def columns(self) -> Columns:
         return self.members[0].columns
+
+
+@_node
+class Intersect(Node):
+    """The times at which both inputs, which have the same columns, have the same row: equal keys and equal attributes."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return Intersect(*inputs)
+
+    @property
+    def columns(self) -> Columns:
+        return self.left.columns
 
 
 @_node

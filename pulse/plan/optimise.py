@@ -9,6 +9,7 @@ from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
 from pulse.plan.rules.constant_folding import constant_folding
 from pulse.plan.rules.distance_to_squares import distance_to_squares
 from pulse.plan.rules.drop_trivial import drop_trivial
+from pulse.plan.rules.intersect_as_join import intersect_as_join
 from pulse.plan.rules.merge_filters import merge_filters
 from pulse.plan.rules.mirror_pairs import mirror_pairs
 from pulse.plan.rules.prune_columns import prune_columns
@@ -18,6 +19,7 @@ from pulse.plan.rules.push_predicates import push_predicates
 from pulse.plan.rules.recognise_distance import recognise_distance
 
 RULES: tuple[Callable[[Node], Node], ...] = (
+    intersect_as_join,  # first: no other rule knows intersections
     recognise_distance,  # before anything looks for distances
     constant_folding,  # brings constants to the right, where the rules below expect them
     distance_to_squares,

@@ -10,6 +10,7 @@ from pulse.plan.nodes import (
     Exchange,
     Filter,
     Grid,
+    Intersect,
     Join,
     Mirror,
     Node,
@@ -57,6 +58,8 @@ def line(node: Node) -> str:
             return _join(node)
         case Union():
             return "Union"
+        case Intersect():
+            return "Intersect"
         case Across():
             by = f" by {', '.join(node.by)}" if node.by else ""
             phase = "" if node.phase == "whole" else f" [{node.phase}]"

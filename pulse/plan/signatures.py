@@ -8,6 +8,7 @@ Filter      what its predicate compares  —          —                       
 Project     —                           —           unmodelled ones left out         expressions: :mod:`pulse.plan.restated`
 Join        keys and condition          —           —                                as they are
 Union       —                           all         —                                as they are
+Intersect   —                           all         —                                as they are
 Across      ``by`` and time             —           all other keys                   sum: only what scales
 Window      keys and time               —           unmodelled ones                  sum: the shift times the size
 ==========  ==========================  ==========  ===============================  =====================================
@@ -28,6 +29,7 @@ from pulse.plan.nodes import (
     Across,
     Exchange,
     Filter,
+    Intersect,
     Join,
     Mirror,
     Node,
@@ -100,6 +102,8 @@ def handling(node: Node) -> Handling:
             return _join(node)
         case Union():
             return Handling(Signature.union(len(node.members)))
+        case Intersect():
+            return Handling(Signature.intersect())
         case Across():
             return _aggregate(node, node.by, None)
         case Window():

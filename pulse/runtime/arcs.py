@@ -240,6 +240,7 @@ class RowArc(Arc):
             source = {
                 e.name: name for name in names if isinstance(e := outputs.get(name, Column(name)), Column)
             }
+            source |= {name: source[equal] for name, equal in self.node.hidden}
             keys = tuple(keys[names.index(source[name])] for name in self.node.input.columns.key_names)
         return self.inputs[0].codes_of(keys, n)
 

@@ -66,5 +66,5 @@ def _lying(node: Node, dealing: Dealing) -> Parts | None:
         kept = tuple(part & frozenset(node.by) for part in parts)
         return kept if all(kept) else None
     named = [(new, e.name) for new, e in node.outputs if isinstance(e, Column)]
-    old = {name for _, name in named}
+    old = {name for _, name in named} | {name for name, _ in node.hidden}
     return tuple(frozenset({new for new, name in named if name in part} | (part - old)) for part in parts)

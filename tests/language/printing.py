@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulse.core.expression import TRUE
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_duration
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Intersect, Join, Node, Project, Scan, Union, Window
 from pulse.plan.query import Query
 
 STREAMS = {
@@ -65,6 +65,8 @@ def _node(node: Node) -> str:
             return f"join{equal}" + ("" if node.condition == TRUE else f" on {node.condition}")
         case Union():
             return "union"
+        case Intersect():
+            return "intersect"
         case Across():
             return f"across {node.output} = {node.function}({node.argument}) by [{', '.join(node.by)}]"
         case Window():

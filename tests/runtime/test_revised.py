@@ -37,6 +37,10 @@ QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "envelope": ("select max(price) as m from S sample every 1 s", {}),
     "average of all": ("select avg(price) as m from S[size 5 advance 1]", {}),
+    "intersection": (
+        "select symbol, price from S intersect select symbol, price from S where price > 20 sample every 1 s",
+        {},
+    ),
     "two models": (
         "select S.symbol, S.price - P.price as d from S join P on (S.symbol = P.symbol) sample every 1 s",
         {},
