@@ -46,6 +46,7 @@ def revise(
             "--merge", help="Merge all corrections into the model's files, so that any tool can read them."
         ),
     ] = False,
+    accents: Annotated[str | None, typer.Option("--accents", hidden=True)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")] = False,
     engine: Engine = "spark",
     master: Master = "local[*]",
@@ -69,7 +70,10 @@ def revise(
     """
     from pulse.commands import options
     from pulse.session import Session
+    from pulse.store.accents import refuse_accents
 
+    if accents is not None:
+        refuse_accents(model, accents)
     if not revisions and not merge:
         raise options.OptionError(
             "revise: --revisions FILE is missing; or say --merge, to merge earlier corrections"

@@ -91,6 +91,14 @@ def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
     return SegmentBatch.from_arrow(altered.select(names), schema, check=False)
 
 
+def refuse_accents(model: Path, given: Any) -> None:
+    """Accents that were forgotten are no revision: they change the units of all that came after them."""
+    raise AccentError(
+        f"revise: {given}: accents of {model} cannot be put in afterwards, as they change the units of all data from their "
+        "instants on; fit the model anew with all its accents, or, if it has none, ask with pulse query --accents"
+    )
+
+
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
     """The accents of a model that is appended to: what is new must lie after the data that is modelled already.
 

@@ -133,7 +133,8 @@ class TupleUnits:
             ).column(name)
             for whole in (0.0, 1.0)
         )
-        return np.abs(np.spacing(values)) * (one.to_numpy() - zero.to_numpy())
+        step: FloatArray = np.abs(np.spacing(values)) * (one.to_numpy() - zero.to_numpy())
+        return step
 
     def _altered(self, table: pa.Table, alter: Alter) -> pa.Table:
         if alter.is_empty or not table.num_rows:

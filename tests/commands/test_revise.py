@@ -215,3 +215,8 @@ def test_info_says_when_as_of_is_answered(run: Run, model: Model, load: Path) ->
         Model(model.path, as_of=end + 1)
     stretches = json.loads(run("info", model.path, "--json").out)["as_of"]
     assert [one[0] is None for one in stretches] == [True, False]
+
+
+def test_accents_that_were_forgotten_are_no_revision(run: Run, model: Model) -> None:
+    said = "instants on; fit the model anew with all its accents"
+    refused(run("revise", model.path, "--accents", "splits.log", *LOCAL), said)

@@ -1,4 +1,4 @@
-"""The real cancellation of a trade with a split inserted before it: the same corrections of results, a quarter from the split on."""
+"""The real cancellation of a trade with a split inserted before it: the same corrections of results, a quarter after it."""
 
 from __future__ import annotations
 

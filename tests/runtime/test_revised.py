@@ -196,7 +196,7 @@ def test_only_touched_keys_and_times_are_looked_at(models: Models) -> None:
     regions = job.regions["S"]
     assert 0 < len(regions) <= 6
     assert job.by_key
-    read = job.streams(job.new)["S"]
+    read = list(job.sides())[1][0]["S"]
     assert read.groups <= len(regions)
     assert len(read) < len(models["S"])
 
