@@ -303,8 +303,8 @@ class _Inversion:
 
 
 def _projected(node: Project, below: Relation, relation: Relation) -> IntArray:
-    """For each group of a projection's input the group that it became; a key's columns are all there, maybe renamed, but for those
-    that are hidden, which equal another."""
+    """For each group of a projection's input the group that it became; a key's columns are all there, maybe renamed, but for
+    those that are hidden, which equal another."""
     source = {}
     outputs = dict(node.outputs)
     for name, column in zip(relation.columns.key_names, relation.keys, strict=True):

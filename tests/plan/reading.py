@@ -27,7 +27,7 @@ from pulse.core.expression import (
     Parameter,
 )
 from pulse.core.time import parse_duration
-from pulse.plan.nodes import Across, Filter, Join, Mirror, Near, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Intersect, Join, Mirror, Near, Node, Project, Scan, Union, Window
 
 ID, SYMBOL = ("id", pa.int64()), ("symbol", pa.string())
 STREAMS = {
@@ -134,6 +134,8 @@ def _node(line: str, inputs: list[Node]) -> Node:
             return _join(rest, inputs)
         case "Union":
             return Union(tuple(inputs))
+        case "Intersect":
+            return Intersect(*inputs)
         case "Mirror":
             swaps = [one.split(" <-> ") for one in rest.split(", ")]
             return Mirror(inputs[0], tuple((a, b) for a, b in swaps))

@@ -107,7 +107,7 @@ def test_it_nests_and_binds_tighter_than_union():
 def test_explain_shows_it_and_how_it_is_evaluated():
     text = ask(QUERY, fit(feed([1, 2])), fit(feed([1, 2]))).explain()
     assert "  Intersect\n" in text
-    assert "Join on symbol = symbol#other where price = price#other" in text
+    assert "Join on symbol = symbol_other where price = price_other" in text
     assert "price" in text.partition("equation systems")[2]
 
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 from pulse.core.expression import Column, Comparison, all_of
 from pulse.plan.nodes import Intersect, Join, Node, Project, transform
 
-_OTHER = "#other"
-
 
 def intersect_as_join(plan: Node) -> Node:
     """Every intersection as a join and a projection.
@@ -30,9 +28,9 @@ def intersect_as_join(plan: Node) -> Node:
     >>> scan = Scan("S", "S", Columns((("k", pa.string()),), ("x",)))
     >>> print(show(intersect_as_join(Intersect(scan, scan))))
     Project S.k, S.x; time S.t
-      Join on S.k = S.k#other where S.x = S.x#other
+      Join on S.k = S.k_other where S.x = S.x_other
         Scan S as S
-        Project S.k#other = S.k, S.x#other = S.x; time S.t
+        Project S.k_other = S.k, S.x_other = S.x; time S.t
           Scan S as S
     """
     return transform(plan, _joined)
@@ -43,10 +41,13 @@ def _joined(node: Node) -> Node:
         return node
     columns = node.columns
     names = (*columns.key_names, *columns.modelled, *columns.unmodelled_names)
-    right = Project(node.right, tuple((f"{name}{_OTHER}", Column(name)) for name in names), columns.time)
+    suffix = "_other"
+    while any(name.endswith(suffix) for name in names):
+        suffix = f"_{suffix}"
+    right = Project(node.right, tuple((f"{name}{suffix}", Column(name)) for name in names), columns.time)
     compared = names[len(columns.key) :]
-    equal = tuple((name, f"{name}{_OTHER}") for name in columns.key_names)
-    condition = all_of(tuple(Comparison("=", Column(name), Column(f"{name}{_OTHER}")) for name in compared))
+    equal = tuple((name, f"{name}{suffix}") for name in columns.key_names)
+    condition = all_of(tuple(Comparison("=", Column(name), Column(f"{name}{suffix}")) for name in compared))
     joined = Join(node.left, right, equal, condition)
     return Project(
         joined,
