@@ -40,6 +40,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
             "spark.driver.memory": "1g",
+            # A run of some minutes ends before the second compiler's code pays, and its threads need cores of their own.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executorEnv.PYTHONPATH": str(ROOT),  # functions defined in tests go by reference
         },
     )
