@@ -98,9 +98,9 @@ def test_many_keys_take_time_in_proportion_to_their_rows() -> None:
     seconds = []
     for keys in (16, 64):
         relation = many(keys, 100)
-        begin = time.perf_counter()
+        begin = time.thread_time()  # not what others do at the time
         made = Total("sum", "x", "s", ()).segments(relation)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.thread_time() - begin)
         assert len(made) >= len(relation)
         row = len(made) // 2
         at = naive.instants_of(made, row)[1]
