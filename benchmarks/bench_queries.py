@@ -18,22 +18,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.agreement import Agreement, agreement, assert_same, largest_difference
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.polars_peer import Polars
 from pulse.benchmarks.peers.questions import Above, Following, Macd, Minimum, Near
 from pulse.benchmarks.peers.spark_peer import SparkSql, consumed
+from pulse.benchmarks.recording import OURS, OURS_ON_SPARK, SEED, Accuracy, record, sizes
 from pulse.datasets.generators import generate
-from pulse.kernels import _jit
 from pulse.session import Session
 from pulse.store.model import Model
 
-QUICK = bool(os.environ.get("PULSE_BENCH_QUICK"))
 TICKS = [
-    int(n)
-    for n in os.environ.get("PULSE_BENCH_TICKS", "1000000" if QUICK else "10000000,50000000").split(",")
+    int(n) for n in os.environ.get("PULSE_BENCH_TICKS", sizes("1000000", "10000000,50000000")).split(",")
 ]
-REPORTS = 100_000 if QUICK else 1_000_000
+REPORTS = sizes(100_000, 1_000_000)
 SHORTS, LONGS = (4, 6, 8, 10, 12, 14, 16, 20, 24, 30), (40, 50, 60, 80, 100, 120, 160, 200, 240, 300)
 VARIANTS = [Macd(short, long) for short in SHORTS for long in LONGS]
 SOME = VARIANTS[:: len(VARIANTS) // 5][:5]
@@ -57,20 +56,7 @@ TUPLE_ENGINES = [
     "Spark SQL, cached",
     "Spark SQL, Parquet",
 ]
-CONTENDERS = ["pulse", "pulse, Spark", *TUPLE_ENGINES]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    _jit.warm()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Session]:
-    settings: dict[str, Any] = {"spark.driver.memory": "6g"}  # the peer keeps its tuples there
-    with Session("local[*]", **settings) as session:
-        session.spark.range(1).collect()
-        yield session
+CONTENDERS = [OURS, OURS_ON_SPARK, *TUPLE_ENGINES]
 
 
 class Field:
@@ -82,10 +68,10 @@ class Field:
         self.rows = ticks or reports
         if ticks:
             self.ticks = folder / "ticks.parquet"
-            generate("ticks", ticks, self.ticks, seed=1, sessions=False)
+            generate("ticks", ticks, self.ticks, seed=SEED, sessions=False)
         if reports:
             self.vessels = folder / "vessels.parquet"
-            generate("vessels", reports, self.vessels, seed=1)
+            generate("vessels", reports, self.vessels, seed=SEED)
         self._peers: dict[str, Any] = {}
         self._kept: dict[tuple[str, str], Any] = {}
 
@@ -202,50 +188,54 @@ def sea(tmp_path_factory: pytest.TempPathFactory, spark: Session) -> Iterator[Fi
     field.close()
 
 
-def timed(
-    benchmark: Any, group: str, contender: str, work: float, function: Callable[[], Any], rounds: int = 5
-) -> Any:
-    benchmark.group = group
-    benchmark.extra_info.update(contender=contender, work=work)
-    return benchmark.pedantic(function, rounds=rounds, iterations=1, warmup_rounds=1 if rounds > 2 else 0)
-
-
 def compete(benchmark: Any, field: Field, name: str, contender: str, group: str) -> None:
     """Check a contender's answer, then time it."""
-    found = field.reference(name)
-    if contender == "pulse":
-        rows = field.ask(name, field.here).num_rows
-        assert rows == found.ours
-        benchmark.extra_info["accuracy"] = accuracy(found, field.truth(name)[1])
-        timed(benchmark, group, contender, field.rows, lambda: field.ask(name, field.here), rounds=9)
-    elif contender == "pulse, Spark":
+    found, (truth, slack) = field.reference(name), field.truth(name)
+    row: dict[str, Any] = {"group": group, "contender": contender, "work": field.rows}
+    certified = Accuracy(found.precision, found.recall, float(found.certified), float(found.observed), slack)
+    shares: dict[str, str | float] = {
+        "rows": found.ours,
+        "certain": found.certain,
+        "values about": found.typical,
+    }
+    if contender == OURS:
+        assert field.ask(name, field.here).num_rows == found.ours
+        record(
+            benchmark,
+            lambda: field.ask(name, field.here),
+            accuracy=certified,
+            rounds=sizes(5, 9),
+            facts=shares,
+            **row,
+        )
+        return
+    if contender == OURS_ON_SPARK:
         here, there = field.ask(name, field.here), field.ask(name, field.spark).toArrow()
         assert here.num_rows == found.ours
         assert_same(here, there, keys=KEYS.get(name, ("symbol",)))
         del here, there
-        timed(benchmark, group, contender, field.rows, lambda: consumed(field.ask(name, field.spark)))
-    else:
-        peer = field.peer(contender)
-        on_spark = isinstance(peer, SparkSql)
+        record(
+            benchmark,
+            lambda: consumed(field.ask(name, field.spark)),
+            accuracy=certified,
+            rounds=sizes(3, 5),
+            facts=shares,
+            **row,
+        )
+        return
+    peer = field.peer(contender)
+    on_spark = isinstance(peer, SparkSql)
 
-        def run() -> Any:
-            answer = getattr(peer, name)(ASKED[name])
-            return consumed(answer) if on_spark else answer
-
+    def run() -> Any:
         answer = getattr(peer, name)(ASKED[name])
-        answer = answer.toArrow() if on_spark else answer
-        assert field.compare(name, answer, field.truth(name)[1]).faults == {}
-        del answer
-        timed(benchmark, group, contender, field.rows, run, rounds=2 if on_spark else 3)
+        return consumed(answer) if on_spark else answer
 
-
-def accuracy(found: Agreement, slack: float) -> str:
-    """A line for the table of accuracies."""
-    return (
-        f"precision {found.precision:.5f}  recall {found.recall:.5f}  certain {found.certain:.4f}  "
-        f"largest bound {found.certified:.3g}, difference {found.observed:.3g} (values: {found.typical:.3g}; "
-        f"the peer's own: {slack:.2g})  rows {found.ours:,} / {found.theirs:,}"
-    )
+    answer = getattr(peer, name)(ASKED[name])
+    answer = answer.toArrow() if on_spark else answer
+    assert field.compare(name, answer, slack).faults == {}
+    judged = rows_of(answer, truth, keys=KEYS.get(name, ("symbol",)), value=VALUE.get(name), rounding=slack)
+    del answer
+    record(benchmark, run, accuracy=judged, rounds=2 if on_spark else 3, warmup=0 if on_spark else 1, **row)
 
 
 # The contender changes slowest, so that each loads its data once.
@@ -261,88 +251,115 @@ def test_vessels(benchmark: Any, sea: Field, name: str, contender: str) -> None:
     compete(benchmark, sea, name, contender, f"{name}, {sea.rows // 1000} k reports")
 
 
-@pytest.mark.parametrize(
-    "contender",
-    [
-        "pulse",
-        "pulse, Spark",
-        "DuckDB, a run each",
-        "DuckDB, one query for all",
-        "DuckDB, Parquet, a run each",
-    ],
-)
+RUNS, ALL = "DuckDB, a run each", "DuckDB, one query for all"
+
+
+@pytest.mark.parametrize("contender", [OURS, OURS_ON_SPARK, RUNS, ALL, "DuckDB, Parquet, a run each"])
 def test_sweep(benchmark: Any, market: Field, contender: str) -> None:
     """A hundred variants of MACD. Runs of DuckDB by themselves are five, and scaled: the ratio is of the time a variant."""
-    group = f"sweep of {len(VARIANTS)}, {market.rows // 1_000_000} M ticks"
+    row: dict[str, Any] = {
+        "group": f"sweep of {len(VARIANTS)}, {market.rows // 1_000_000} M ticks",
+        "contender": contender,
+        "unit": "variants",
+    }
     market.model("macd")
-    if contender.startswith("pulse"):
-        session = market.here if contender == "pulse" else market.spark
+    if contender in (OURS, OURS_ON_SPARK):
+        session = market.here if contender == OURS else market.spark
         streams = {"S": market.model("macd")}
 
         def sweep() -> pa.Table:
             return session.sweep(Macd.text, streams=streams, short=list(SHORTS), long=list(LONGS)).summary()
 
-        check_sweep(market, sweep().to_pylist())
-        timed(benchmark, group, contender, len(VARIANTS), sweep, rounds=3)
+        judged = check_sweep(market, sweep().to_pylist())
+        record(benchmark, sweep, work=len(VARIANTS), accuracy=judged, rounds=3, **row)
         return
     peer = market.peer("DuckDB, Parquet" if "Parquet" in contender else "DuckDB, sorted table")
-    if contender == "DuckDB, one query for all":
-        rows = timed(
-            benchmark, group, contender, len(VARIANTS), lambda: peer.all_macds_figures(VARIANTS), rounds=1
-        )
-        assert {(row["short"], row["long"]): row["n"] for row in rows.to_pylist()} == {
-            variant: row["n"] for variant, row in market.counts().items()
-        }
-    else:
-        rounds = 1 if "Parquet" in contender else 2
-        found = timed(
+    if contender == ALL:
+        record(
             benchmark,
-            group,
-            contender,
-            len(SOME),
-            lambda: [peer.macd_figures(v) for v in SOME],
-            rounds=rounds,
+            lambda: peer.all_macds_figures(VARIANTS),
+            work=len(VARIANTS),
+            accuracy=lambda rows: check_counts(
+                market, VARIANTS, {(row["short"], row["long"]): row["n"] for row in rows.to_pylist()}
+            ),
+            rounds=1,
+            warmup=0,
+            **row,
         )
-        for variant, one in zip(SOME, found, strict=True):
-            n = one.column(0)[0].as_py()
-            exact = market.counts()[variant.short, variant.long]["n"]
-            assert abs(n - exact) <= 1e-5 * n  # their sums round differently
+        return
+    record(
+        benchmark,
+        lambda: [peer.macd_figures(v) for v in SOME],
+        work=len(SOME),
+        accuracy=lambda found: check_counts(
+            market,
+            SOME,
+            {(v.short, v.long): one.column(0)[0].as_py() for v, one in zip(SOME, found, strict=True)},
+        ),
+        rounds=1 if "Parquet" in contender else 2,
+        warmup=0,
+        **row,
+    )
 
 
-def check_sweep(market: Field, rows: list[dict[str, Any]]) -> None:
-    """How long each variant holds, against the tuples: within what the model certifies. A closing time stands for its advance."""
+def check_counts(market: Field, variants: list[Macd], counts: dict[tuple[int, int], int]) -> Accuracy:
+    """How often each variant holds: exactly, but for closing times whose two averages are as good as equal."""
+    off = []
+    for variant in variants:
+        exact = market.counts()[variant.short, variant.long]["n"]
+        off.append(abs(counts[variant.short, variant.long] - exact) / exact)
+    assert max(off) <= 1e-5  # their sums round differently
+    return Accuracy(1.0 - max(off), len(counts) / len(variants), 0.0, 0.0)
+
+
+def check_sweep(market: Field, rows: list[dict[str, Any]]) -> Accuracy:
+    """How long each variant holds, against the tuples: within what the model certifies. A closing time stands for its advance.
+
+    Precision is of the variant that is furthest off; errors are of the largest difference of averages.
+    """
     by = {(row["short"], row["long"]): row for row in rows}
     assert len(by) == len(VARIANTS)
+    off, errors = [], []
     for variant in VARIANTS:
         row, exact = by[variant.short, variant.long], market.counts()[variant.short, variant.long]
         closings = row["seconds"] / variant.advance
         assert exact["least"] <= closings <= exact["most"]
-        assert (
-            abs(closings - exact["n"]) <= 0.02 * exact["n"]
-        )  # in fact far nearer than certified for the worst key
+        off.append(abs(closings - exact["n"]) / exact["n"])
+        assert off[-1] <= 0.02  # in fact far nearer than certified for the worst key
         assert row["certain_seconds"] / variant.advance <= exact["n"] * (1 + 1e-6)
-        assert abs(row["diff_max"] - exact["high"]) <= market.bound(variant)
+        errors.append((abs(row["diff_max"] - exact["high"]), market.bound(variant)))
+        assert errors[-1][0] <= errors[-1][1]
+    return Accuracy(1.0 - max(off), 1.0, max(bound for _, bound in errors), max(error for error, _ in errors))
 
 
-@pytest.mark.parametrize("contender", ["pulse", "pulse, Spark", "DuckDB, Parquet", "Polars, Parquet"])
+@pytest.mark.parametrize("contender", [OURS, OURS_ON_SPARK, "DuckDB, Parquet", "Polars, Parquet"])
 def test_first_query(benchmark: Any, market: Field, contender: str, tmp_path: Path) -> None:
     """From the file to the first answer: with a fit, or without."""
-    group = f"file to first MACD, {market.rows // 1_000_000} M ticks"
-    if contender.startswith("pulse"):
-        session = market.here if contender == "pulse" else market.spark
+    truth, slack = market.truth("macd")
 
-        def run() -> Any:
-            out = tmp_path / os.urandom(4).hex()
-            model = session.fit(
-                market.ticks, key="symbol", time="t", model={"price": "step"}, drift="0.005%", out=out
-            )
-            answer = session.sql(Macd.text, streams={"S": model}, parameters=Macd().parameters).tuples()
-            return answer if isinstance(answer, pa.Table) else consumed(answer)
-    else:
-        peer = market.peer(contender)
+    def ask() -> Any:
+        if contender not in (OURS, OURS_ON_SPARK):
+            return market.peer(contender).macd(Macd())
+        session = market.here if contender == OURS else market.spark
+        out = tmp_path / os.urandom(4).hex()
+        model = session.fit(
+            market.ticks, key="symbol", time="t", model={"price": "step"}, drift="0.005%", out=out
+        )
+        return session.sql(Macd.text, streams={"S": model}, parameters=Macd().parameters).tuples()
 
-        def run() -> Any:
-            return peer.macd(Macd())
+    def run() -> Any:
+        answer = ask()
+        return answer if isinstance(answer, pa.Table) else consumed(answer)
 
-    answer = timed(benchmark, group, contender, market.rows, run, rounds=2)
-    assert answer is None or answer.num_rows > 0
+    answer = ask()
+    answer = answer if isinstance(answer, pa.Table) else answer.toArrow()
+    record(
+        benchmark,
+        run,
+        group=f"file to first MACD, {market.rows // 1_000_000} M ticks",
+        contender=contender,
+        work=market.rows,
+        accuracy=rows_of(answer, truth, keys=("symbol",), value="diff", rounding=slack),
+        rounds=2,
+        warmup=0,
+    )
