@@ -60,9 +60,10 @@ class Held:
         return Relation.from_table(segments.sort().to_arrow(), Columns.of(self.spec.schema))
 
     def reviser(self, text: str, mode: str, **parameters: Any) -> Reviser:
-        """A query over the model, ready to be revised."""
+        """A query over the model, ready to be revised; of windows what they are at closing times."""
         columns = {"S": Columns.of(self.spec.schema)}
-        reviser = Reviser(parse(text, columns).bind(parameters), columns, mode=mode)
+        query = parse(text, columns).bind(parameters)
+        reviser = Reviser(query, columns, mode=mode, every=query.rate)
         reviser.start({"S": self._relation(self.segments)})
         return reviser
 

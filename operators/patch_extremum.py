@@ -21,7 +21,7 @@ from pulse.kernels.envelope import envelope
 from pulse.kernels.extrema import bounds
 from pulse.kernels.sliding import sliding_extremum
 from pulse.operators.difference import TOLERANCE
-from pulse.operators.patch import compared, filled, recut
+from pulse.operators.patch import Function, compared, filled, recut
 from pulse.operators.relation import Relation
 
 
@@ -63,14 +63,7 @@ class PatchExtremum:
     ) -> Relation:
         """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
         upper = self.function == "max"
-        cells = compared(old, new, self.argument, bounds=False).cells
-        lowest = np.minimum(
-            self._best(results, self.output, least=True), self._best(new, self.argument, least=True)
-        )
-        lowest -= np.maximum(np.abs(lowest), 1.0)
-        fill = lowest if upper else -lowest
-        c = coefficients_at(cells, 1, new.ref, new.models[self.argument])
-        whole = filled(cells, c, around, fill)
+        whole = self._news(old, new, results, around)
         top = sliding_extremum(whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size, upper=upper)
         width = max(top.c.shape[1], results.models[self.output].shape[1])
         ref = np.concatenate([results.ref, top.ref])
@@ -92,11 +85,27 @@ class PatchExtremum:
             best.offsets,
         )
         value = coefficients_at(cells, 1, ref[source], c[source])
-        largest = np.zeros(n)
-        np.maximum.at(largest, new.group, new.err[self.argument])
         group = np.repeat(np.arange(n), np.diff(cells.offsets))
-        err = np.maximum(results.err[self.output][cells.index[:, 0]], largest[group])
+        err = np.maximum(results.err[self.output][cells.index[:, 0]], self._largest(new)[group])
         return recut(results, cells, {self.output: value}, {self.output: err})
+
+    def _news(
+        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+    ) -> Function:
+        """The new values, and a value that beats nothing in all other time around."""
+        cells = compared(old, new, self.argument, bounds=False).cells
+        lowest = np.minimum(
+            self._best(results, self.output, least=True), self._best(new, self.argument, least=True)
+        )
+        lowest -= np.maximum(np.abs(lowest), 1.0)
+        c = coefficients_at(cells, 1, new.ref, new.models[self.argument])
+        return filled(cells, c, around, lowest if self.function == "max" else -lowest)
+
+    def _largest(self, new: Relation) -> FloatArray:
+        """Per group the largest bound of the new values."""
+        found = np.zeros(new.groups)
+        np.maximum.at(found, new.group, new.err[self.argument])
+        return found
 
 
 def _any(marks: BoolArray, offsets: IntArray) -> BoolArray:

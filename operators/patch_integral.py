@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.align import coefficients_at
 from pulse.kernels.integral import window_integral
 from pulse.kernels.polynomial import add, subtract
@@ -46,14 +46,7 @@ class PatchIntegral:
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
     ) -> Relation:
         """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
-        old, new = old.ranges_only(), new.ranges_only()
-        found = compared(old, new, self.argument, bounds=True)
-        cells = found.cells
-        d = subtract(
-            coefficients_at(cells, 1, new.ref, new.models[self.argument]),
-            coefficients_at(cells, 0, old.ref, old.models[self.argument]),
-        )
-        whole = filled(cells, d, around, np.zeros(len(cells.offsets) - 1))
+        whole, more = self._changed(old, new, around)
         offsets, ref, lo, hi, c, _, _ = window_integral(
             whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size
         )
@@ -65,9 +58,22 @@ class PatchIntegral:
             coefficients_at(both, 0, results.ref, results.models[self.output]),
             coefficients_at(both, 1, change.ref, change.c),
         )
+        err = results.err[self.output][both.index[:, 0]] + np.repeat(more, np.diff(both.offsets))
+        return recut(results, both, {self.output: value}, {self.output: err})
+
+    def _changed(
+        self, old: Relation, new: Relation, around: tuple[IntArray, IntArray]
+    ) -> tuple[Function, FloatArray]:
+        """``new - old``, zero in all other time around; and per group what the bound of a result grows by."""
+        old, new = old.ranges_only(), new.ranges_only()
+        found = compared(old, new, self.argument, bounds=True)
+        cells = found.cells
+        d = subtract(
+            coefficients_at(cells, 1, new.ref, new.models[self.argument]),
+            coefficients_at(cells, 0, old.ref, old.models[self.argument]),
+        )
         size = self.size / 1e6
         more = np.maximum(found.more_err * size, 2.0 * found.more_drift)
         if self.function == "avg":
             more = more / size
-        err = results.err[self.output][both.index[:, 0]] + np.repeat(more, np.diff(both.offsets))
-        return recut(results, both, {self.output: value}, {self.output: err})
+        return filled(cells, d, around, np.zeros(len(cells.offsets) - 1)), more

@@ -9,7 +9,7 @@ certainty that change are left to a replay. Bounds stay as they are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from pulse.core.instants import split
 from pulse.kernels.align import Cells, coefficients_at
 from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.kernels.polynomial import evaluate
-from pulse.kernels.regions import locate
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.patch import Function, common, filled, recut
 from pulse.operators.relation import Relation
@@ -129,26 +128,3 @@ class PatchPoints:
                 raise ValueError("patch of an average over tuples: expected how many there are, got None")
             by = by / np.maximum(count(group, closings), 1)
         return was + by
-
-
-@dataclass(frozen=True)
-class PatchClosings(PatchPoints):
-    """The same for results that are given at closing times only: points."""
-
-    def patched(
-        self,
-        old: Relation,
-        new: Relation,
-        results: Relation,
-        around: tuple[IntArray, IntArray],
-        count: Count | None = None,
-    ) -> Relation:
-        """As for all closing times; ``around`` is not needed."""
-        instants, group = split(new.ref, new.lo)[0], results.group
-        closings = results.ref + np.rint(results.lo * 1e6).astype(np.int64)
-        spans = np.stack([new.offsets[group], new.offsets[group + 1]], axis=1)
-        windows = np.stack([closings - self.size, closings], axis=1)
-        held = locate(instants, instants + 1, spans, windows)
-        by = self._changes(old, new, held[:, 0], held[:, 1])
-        value = self._together(results.models[self.output][:, 0], by, group, closings, count)
-        return replace(results, models={self.output: value[:, None]}, drift={}, unmodelled={}, lineage=None)

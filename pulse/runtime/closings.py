@@ -1,7 +1,8 @@
-"""The arc of a window over tuples that is asked at its closing times only: its results are points on the grid of the advance.
+"""The arc of a window that is asked at its closing times only: its results are points on the grid of the advance.
 
-A tuple takes part in ``size / advance`` of them, so a revision reads and patches as many stored results, and replays the
-tuples of as many windows: with windows that follow each other (size 1000, advance 1000) one result, or one window.
+A tuple, or a range within an advance, takes part in ``size / advance`` of them, so a revision reads and patches as many stored
+results, and replays the rows of as many windows: with windows that follow each other (size 1000, advance 1000) one result, or
+one window.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
-from pulse.operators.patch_points import PatchClosings
+from pulse.operators.patch_closings import ExtremumClosings, IntegralClosings, PointClosings
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Node, Window
-from pulse.runtime.arcs import nothing
-from pulse.runtime.delta import Content, Delta, Stretches, changed_rows
+from pulse.runtime.arcs import nothing, overlapping
+from pulse.runtime.delta import GRACE, Content, Delta, Stretches, changed_rows
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.patching import PatchedArc
+
+_PATCHES: dict[str, type[IntegralClosings] | type[ExtremumClosings] | type[PointClosings]] = {
+    "integral": IntegralClosings,
+    "extremum": ExtremumClosings,
+    "points": PointClosings,
+}
 
 
 class ClosingsArc(PatchedArc):
@@ -28,24 +35,33 @@ class ClosingsArc(PatchedArc):
         *base, every = told
         super().__init__(*base)
         self._every: int = every
-        size = self.size
-        self._patch = PatchClosings(self.node.function, self.node.argument, self.node.output, size)
+        node = self.node
+        self._patch = _PATCHES[self._kind](node.function, node.argument, node.output, self.size, every)
 
     @property
     def stays(self) -> int:
         return 0
 
     def replay(self, stretches: Stretches) -> Content:
-        below = self.inputs[0].content(stretches.widened(self.size, 0))
+        grace = 0 if self.node.input.columns.points else GRACE  # ends of ranges are real numbers
+        below = self.inputs[0].content(stretches.widened(self.size + grace, grace))
         return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
+
+    def _known(self, made: Content) -> Content:
+        return overlapping(made)
 
     def affected(self, stretches: Stretches) -> Stretches:
         """From the first closing time after a change to the last that it takes part in; none where no window holds it."""
         every = self._every
-        first = (stretches.start // every + 1) * every
+        first = self.felt(stretches).start
         last = (stretches.end - 1 + self.size) // every * every
         some = np.flatnonzero(last >= first)
         return Stretches(stretches.code[some], first[some], last[some] + 1).merged()
+
+    def felt(self, stretches: Stretches) -> Stretches:
+        """The first closing time after each change."""
+        first = (stretches.start // self._every + 1) * self._every
+        return Stretches(stretches.code, first, first + 1)
 
     def change(self) -> Delta:
         below = self.inputs[0].delta
@@ -68,7 +84,7 @@ class ClosingsArc(PatchedArc):
         return changed_rows(made)
 
     def replayed(self, affected: Stretches) -> IntArray:
-        """The tuples of all windows that close in each stretch, before and after."""
+        """The rows of all windows that close in each stretch, before and after."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
 
     def stored(self, affected: Stretches) -> IntArray:
@@ -83,7 +99,7 @@ class ClosingsArc(PatchedArc):
 
 
 def results_at(node: Window, relation: Relation, every: int, *, possible: bool) -> Relation:
-    """A window over tuples at the multiples of ``every``, as points."""
+    """A window at the multiples of ``every``, as points."""
     found = Evaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
     times, group = found.times, found.of_group
     values, err, certainty = dict(found.values), dict(found.err), found.certainty
@@ -114,6 +130,9 @@ def with_results(
     made = dict(scans)
     for node in windows:
         assert isinstance(node, Window)
-        below = Evaluation(scans, possible=possible)._points(node.input, possible)
+        evaluation = Evaluation(scans, possible=possible)
+        below = (evaluation._points if node.input.columns.points else evaluation._segments)(
+            node.input, possible
+        )
         made[node] = results_at(node, below, every, possible=possible)
     return made

@@ -31,6 +31,7 @@ from pulse.operators.samples import Samples
 from pulse.operators.total import Total
 from pulse.operators.union import Union as UnionOperator
 from pulse.operators.window_samples import extremum_samples, integrals_samples
+from pulse.plan.closings import on_all_keys
 from pulse.plan.nodes import (
     Across,
     Exchange,
@@ -193,7 +194,7 @@ class Evaluation:
                 return extremum_samples(
                     below, node.function, node.argument, node.output, node.size, every, node.columns
                 )
-            case Join() if _on_all_keys(node):
+            case Join() if on_all_keys(node):
                 left, right = self.samples(node.left, every), self.samples(node.right, every)
                 joined = join_samples(left, right, node.equal, node.columns)
                 if node.condition == TRUE:
@@ -287,13 +288,6 @@ def _selective(node: Node) -> bool:
     """Whether something below decides by a predicate."""
     return any(
         isinstance(one, Filter) or (isinstance(one, Join) and one.condition != TRUE) for one in walk(node)
-    )
-
-
-def _on_all_keys(node: Join) -> bool:
-    left, right = {a for a, _ in node.equal}, {b for _, b in node.equal}
-    return (
-        left == set(node.left.columns.key_names) and right == set(node.right.columns.key_names) and bool(left)
     )
 
 

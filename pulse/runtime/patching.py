@@ -147,7 +147,7 @@ class PatchedArc(WindowArc):
         """The patched stretches among those chosen, and which they are."""
         assert self.point is not None
         # Changes whose windows overlap are patched together.
-        first = np.searchsorted(_holders(affected, below.stretches), np.arange(len(affected)))
+        first = np.searchsorted(_holders(affected, self.felt(below.stretches)), np.arange(len(affected)))
         ends = np.append(first[1:], len(below))
         old, new = (_grouped(one, first, ends) for one in (below.old_rows, below.new_rows))
         results = self.point.content(affected.take(chosen)).relation
@@ -168,6 +168,10 @@ class PatchedArc(WindowArc):
         both = Content(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
         # Also what changed by less than is worth telling: the next patch is made of what is stored now.
         return changed_rows(both, least=0.0), good
+
+    def felt(self, stretches: Stretches) -> Stretches:
+        """Of each change a part of the results that it affects, as a stretch."""
+        return stretches
 
     def _held(self, code: IntArray, closings: IntArray) -> IntArray:
         """How many tuples the windows that close at these instants hold."""

@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
+from pulse.core.time import format_duration
 from pulse.operators.difference import Changes, change_schema
 from pulse.operators.relation import Relation
 from pulse.plan.closings import at_closings
 from pulse.plan.modes import Costs
-from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
+from pulse.plan.nodes import Across, Filter, Join, Node, PlanError, Project, Scan, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
@@ -79,15 +80,32 @@ class Revised:
     report: Proliferation
     rows: Relation  # of every changed stretch a group of old results and one of new
     query: Query
+    every: int | None = None  # windows are known at its multiples
 
     def tuples(self, rate: int | None = None) -> pa.Table:
         """The changes as tuples at multiples of ``rate`` (microseconds; the query's own if None), per window.
 
-        A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``.
+        A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``. Windows
+        have to be known at these closing times (``every`` of :class:`Reviser`), but for windows over tuples, which are then
+        what they are just behind them.
         """
+        asked = self.query.rate if rate is None else rate
+        if asked is not None:
+            self._check_known(asked)
         groups = np.arange(self.rows.groups)
         old, new = (self.rows.select_groups(groups[side::2]) for side in (0, 1))
         return tuple_changes(old, new, self.query, rate)
+
+    def _check_known(self, rate: int) -> None:
+        windows = at_closings(self.query.plan)
+        if self.every is None:
+            windows = frozenset(one for one in windows if not one.inputs[0].columns.points)
+        if windows and (self.every is None or rate % self.every):
+            known = "all instants" if self.every is None else f"multiples of {format_duration(self.every)}"
+            raise PlanError(
+                f"revisions as tuples every {format_duration(rate)}: windows are known at {known}, which does not tell what "
+                f"they are as they close; give the reviser every={rate}"
+            )
 
 
 class Reviser:
@@ -97,8 +115,8 @@ class Reviser:
     "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
     upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
     ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
-    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them: windows over
-    tuples are then known at these closing times alone, and their changes are points.
+    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them,
+    and their changes are points: windows that nothing but rows lies above are then known at these closing times alone.
     ``restating``: streams are in the units of their start, and changes are told in those in force (semantics 8.2).
     """
 
@@ -313,7 +331,7 @@ class Reviser:
             rows = selected(Relation.empty(self.plan.columns), self.output)
             changes = Changes(self.schema.empty_table())
         flows = tuple(arc.flow for arc in self._arcs.values())
-        return Revised(changes, Proliferation(came, flows, len(changes)), rows, self.query)
+        return Revised(changes, Proliferation(came, flows, len(changes)), rows, self.query, self.every)
 
     def _asked(self, relation: Relation) -> Relation:
         return relation if self.query.possible else without_possible(relation)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
@@ -197,3 +198,42 @@ def at_instants(table: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 def _bookkeeping(name: str, modelled: list[str]) -> bool:
     return name in ("ref", "lo", "hi", "kind", "certainty", *modelled) or name.endswith(("_err", "_drift"))
+
+
+def check_changes(
+    before: dict[Any, Any], after: dict[Any, Any], said: dict[Any, Any], *, exact_bounds: bool
+) -> None:
+    """What is said is what changed, and all of it: values to rounding, bounds no smaller than a run from scratch has them."""
+    for key in before.keys() | after.keys() | said.keys():
+        old, new = before.get(key, {}).get("new"), after.get(key, {}).get("new")
+        told = said.get(key)
+        if told is None:
+            assert (old is None) == (new is None), key
+            if old is not None and new is not None:
+                assert values_of(old) == pytest.approx(values_of(new), rel=1e-6, abs=1e-6), key
+                if exact_bounds:
+                    assert bounds_of(old) == pytest.approx(bounds_of(new), rel=1e-6, abs=1e-9), key
+            continue
+        for mine, theirs in ((told.get("old"), old), (told.get("new"), new)):
+            assert (mine is None) == (theirs is None), (key, told, old, new)
+            if mine is None or theirs is None:
+                continue
+            assert values_of(mine) == pytest.approx(values_of(theirs), rel=1e-6, abs=1e-6), key
+            if exact_bounds:
+                assert bounds_of(mine) == pytest.approx(bounds_of(theirs), rel=1e-6, abs=1e-9), key
+                assert mine["certainty"] == theirs["certainty"], key
+            else:
+                assert all(
+                    a >= b * (1 - 1e-9) - 1e-12
+                    for a, b in zip(bounds_of(mine), bounds_of(theirs), strict=True)
+                ), key
+
+
+def values_of(said: dict[str, Any]) -> list[float]:
+    """The numbers that a result says."""
+    return [x for name, x in said.items() if name != "certainty" and not name.endswith("_err")]
+
+
+def bounds_of(said: dict[str, Any]) -> list[float]:
+    """Their bounds."""
+    return [x for name, x in said.items() if name.endswith("_err")]

@@ -33,9 +33,11 @@ from tests.runtime.revised_loads import (
     applied,
     at_instants,
     changed,
+    check_changes,
     loads,
     query_of,
     relation,
+    values_of,
 )
 
 MODES = ("upstream", "downstream", "adaptive")
@@ -52,42 +54,6 @@ def started(query: Query, rows: dict[str, list[Any]], **told: Any) -> Reviser:
 def from_scratch(query: Query, rows: dict[str, list[Any]]) -> dict[Any, Any]:
     found = started(query, rows, mode="upstream").results()
     return at_instants(pa.Table.from_batches([found.to_segments()]))
-
-
-def check_changes(
-    before: dict[Any, Any], after: dict[Any, Any], said: dict[Any, Any], *, exact_bounds: bool
-) -> None:
-    """What is said is what changed, and all of it: values to rounding, bounds no smaller than a run from scratch has them."""
-    for key in before.keys() | after.keys() | said.keys():
-        old, new = before.get(key, {}).get("new"), after.get(key, {}).get("new")
-        told = said.get(key)
-        if told is None:
-            assert (old is None) == (new is None), key
-            if old is not None and new is not None:
-                assert _values(old) == pytest.approx(_values(new), rel=1e-6, abs=1e-6), key
-                if exact_bounds:
-                    assert _bounds(old) == pytest.approx(_bounds(new), rel=1e-6, abs=1e-9), key
-            continue
-        for mine, theirs in ((told.get("old"), old), (told.get("new"), new)):
-            assert (mine is None) == (theirs is None), (key, told, old, new)
-            if mine is None or theirs is None:
-                continue
-            assert _values(mine) == pytest.approx(_values(theirs), rel=1e-6, abs=1e-6), key
-            if exact_bounds:
-                assert _bounds(mine) == pytest.approx(_bounds(theirs), rel=1e-6, abs=1e-9), key
-                assert mine["certainty"] == theirs["certainty"], key
-            else:
-                assert all(
-                    a >= b * (1 - 1e-9) - 1e-12 for a, b in zip(_bounds(mine), _bounds(theirs), strict=True)
-                ), key
-
-
-def _values(said: dict[str, Any]) -> list[float]:
-    return [x for name, x in said.items() if name != "certainty" and not name.endswith("_err")]
-
-
-def _bounds(said: dict[str, Any]) -> list[float]:
-    return [x for name, x in said.items() if name.endswith("_err")]
 
 
 def run(name: str, load: Load, mode: str, **told: Any) -> list[Revised]:
@@ -115,14 +81,15 @@ def test_upstream_says_what_a_run_from_scratch_would(name: str, load: Load) -> N
     run(name, load, "upstream")
 
 
-@pytest.mark.parametrize("mode", ["downstream", "adaptive"])
-@pytest.mark.parametrize(
-    "name", ["window", "minimum", "macd", "window of windows", "windowed envelope", "following"]
-)
+@pytest.mark.parametrize("name", QUERIES)
 @few
-@given(load=loads())
-def test_patches_say_what_a_run_from_scratch_would(name: str, mode: str, load: Load) -> None:
-    run(name, load, mode)
+@given(load=loads(), mode=st.sampled_from(["downstream", "adaptive"]), everywhere=st.booleans())
+def test_patches_say_what_a_run_from_scratch_would(
+    name: str, load: Load, mode: str, everywhere: bool
+) -> None:
+    """With results stored behind windows, or on every arc."""
+    nodes = [node for node in walk(Reviser(query_of(name), STREAMS).plan) if node.inputs]
+    run(name, load, mode, points=nodes if everywhere else None)
 
 
 @pytest.mark.parametrize("name", ["macd", "minimum", "pairs", "total"])
@@ -147,7 +114,7 @@ def test_batches_may_be_split_and_ordered_anyhow(name: str, load: Load, data: st
     wanted = from_scratch(query, rows)
     assert held.keys() == wanted.keys()
     for key, said in held.items():
-        assert _values(said["new"]) == pytest.approx(_values(wanted[key]["new"]), rel=1e-6, abs=1e-6)
+        assert values_of(said["new"]) == pytest.approx(values_of(wanted[key]["new"]), rel=1e-6, abs=1e-6)
 
 
 @given(load=loads(("S",)))
