@@ -15,6 +15,8 @@ MIXED: to be solved. Most segments of most queries have a band, and finding it t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -81,6 +83,55 @@ def _bands(c, lo, hi, err, scale, out):
         reach = max(abs(lo[i]), abs(hi[i]))
         margin = _CLEAR * k * (magnitude(c, i, k, reach) + scale[i] + err[i])
         out[i] = band_of(low, high, err[i], margin) if lo[i] <= hi[i] else MIXED
+
+
+@kernel(IN2, IN2, IN1, IN1, IN1, FLOAT, OUT_BYTE1)
+def _bands_of_distance(dx, dy, lo, hi, err, square, out):
+    a, b = dx.shape[1] - 1, dy.shape[1] - 1
+    level = math.sqrt(square)
+    for i in range(out.shape[0]):
+        x0, x1 = dx[i, 0], dx[i, a] if a > 0 else 0.0
+        y0, y1 = dy[i, 0], dy[i, b] if b > 0 else 0.0
+        begin, end, e = lo[i], hi[i], err[i]
+        reach = abs(begin) if abs(begin) > abs(end) else abs(end)
+        x, y = abs(x0) + abs(x1) * reach, abs(y0) + abs(y1) * reach
+        bend, tilt = x1 * x1 + y1 * y1, x0 * x1 + y0 * y1
+        middle = -tilt / bend if bend > 0.0 else begin
+        middle = min(max(middle, begin), end)
+        low = (x0 + x1 * middle) ** 2 + (y0 + y1 * middle) ** 2
+        first = (x0 + x1 * begin) ** 2 + (y0 + y1 * begin) ** 2
+        last = (x0 + x1 * end) ** 2 + (y0 + y1 * end) ** 2
+        low, high = min(low, min(first, last)), max(first, last)
+        outer = (level + e) * (level + e)
+        inner = (level - e) * (level - e) if level > e else -np.inf
+        margin = 3 * _CLEAR * (x * x + y * y + outer)
+        out[i] = MIXED
+        if begin <= end and margin < np.inf:  # false where something is no number
+            if low > outer + margin:
+                out[i] = ABOVE
+            elif high < inner - margin:
+                out[i] = BELOW
+            elif low > square + margin and high < outer - margin:
+                out[i] = OVER
+            elif high < square - margin and low > inner + margin:
+                out[i] = UNDER
+
+
+def bands_of_distance(dx: Array, dy: Array, lo: Array, hi: Array, err: Array, square: float) -> Bytes:
+    """The band of a distance ``sqrt(dx^2 + dy^2)``, which errs by at most ``err``, about the root of ``square >= 0``.
+
+    Of lines; where either is of a higher degree all rows are MIXED. No distance is below zero, so none is surely below a level
+    that is within the error.
+
+    >>> bands_of_distance(np.array([[-3.0, 1.0]]), np.array([[4.0]]), 0.0, 1.0, 0.5, 9.0).tolist()
+    [3]
+    """
+    dx, dy = _batch(dx), _batch(dy)
+    n = len(dx)
+    out = np.full(n, MIXED, np.uint8)
+    if dx.shape[1] <= 2 and dy.shape[1] <= 2 and len(dy) == n:
+        _bands_of_distance(dx, dy, _per_row(lo, n), _per_row(hi, n), _per_row(err, n), float(square), out)
+    return out
 
 
 def bands_about(c: Array, lo: Array, hi: Array, err: Array, level: float) -> Bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel
+from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel, step
 from pulse.kernels.polynomial import _batch, _per_row
 from pulse.kernels.roots import Roots, roots_row, value_row
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
@@ -87,12 +87,26 @@ def extrema_row(c, i, k, lo, hi, work, out):
     return minimum, maximum, OK
 
 
+@step
+def _line_extrema(c, i, k, lo, hi):
+    """:func:`extrema_row` of degree 0 or 1, whose extrema are at the ends, where all is as usual; else a status below 0."""
+    first = value_row(c, i, k, lo)
+    last = value_row(c, i, k, hi)
+    low, high = (first, last) if first < last else (last, first)
+    usual = 0.0 <= hi - lo < _LARGE and low > -_LARGE and high < _LARGE  # false where something is no number
+    return low, high, OK if usual else -1
+
+
 @kernel(IN2, IN1, IN1, OUT1, OUT1, OUT_INT1)
 def _bounds(c, lo, hi, minimum, maximum, status):
     n, k = c.shape
     work = extrema_work(k)
     points = np.empty(k)
     for i in range(n):
+        if k <= 2:
+            minimum[i], maximum[i], status[i] = _line_extrema(c, i, k, lo[i], hi[i])
+            if status[i] >= 0:
+                continue
         minimum[i], maximum[i], status[i] = extrema_row(c, i, k, lo[i], hi[i], work, points)
 
 

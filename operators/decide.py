@@ -9,18 +9,21 @@ A comparison of lines has one answer on a segment that stays clear of the level 
     D =  0    absent    possible  possible  absent
     D != 0    certain   likely    likely    certain
 
-Looked at are comparisons of modelled attributes with numbers and with each other; whatever else a predicate says is left
-undecided.
+Looked at are comparisons of modelled attributes with numbers and with each other, and of distances with numbers; whatever
+else a predicate says is left undecided.
 """
 
 from __future__ import annotations
+
+from typing import TypeGuard
 
 import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE, CertaintyArray
-from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Or
-from pulse.kernels.bands import bands_about, bands_between
+from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Function, Or
+from pulse.kernels.bands import bands_about, bands_between, bands_of_distance
+from pulse.kernels.polynomial import subtract
 from pulse.operators.relation import Relation
 
 UNDECIDED = 255
@@ -77,11 +80,15 @@ def _compared(relation: Relation, comparison: Comparison) -> CertaintyArray | No
     if not isinstance(left, Column):
         left, right, form = right, left, FLIPPED[form]
     modelled = relation.columns.modelled
+    if not isinstance(left, Column) and isinstance(right, Function):
+        left, right, form = right, left, FLIPPED[form]
+    if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
+        return _distance(relation, left, form, float(right.value))
     if not isinstance(left, Column) or left.name not in modelled:
         return None
     c, err = relation.models[left.name], relation.err[left.name]
     bands: CertaintyArray
-    if isinstance(right, Constant) and not isinstance(right.value, (bool, str)):
+    if _is_number(right):
         bands = bands_about(c, relation.lo, relation.hi, err, float(right.value))
     elif isinstance(right, Column) and right.name in modelled:
         error: FloatArray = err + relation.err[right.name]
@@ -90,3 +97,28 @@ def _compared(relation: Relation, comparison: Comparison) -> CertaintyArray | No
         return None
     codes: CertaintyArray = _OF_BANDS[form].take(bands)
     return codes
+
+
+def _distance(relation: Relation, function: Function, form: str, given: float) -> CertaintyArray | None:
+    """A distance of positions, each coordinate an attribute or a number, compared with a number."""
+    square = given if function.name == "distance2" else given * abs(given)
+    sides = [_coordinate(relation, one) for one in function.arguments]
+    if not 0.0 <= square < np.inf or any(side is None for side in sides):
+        return None
+    (x1, ex1), (y1, ey1), (x2, ex2), (y2, ey2) = (side for side in sides if side is not None)
+    err = np.hypot(ex1 + ex2, ey1 + ey2)
+    bands = bands_of_distance(subtract(x1, x2), subtract(y1, y2), relation.lo, relation.hi, err, square)
+    codes: CertaintyArray = _OF_BANDS[form].take(bands)
+    return codes
+
+
+def _coordinate(relation: Relation, expression: Expression) -> tuple[FloatArray, FloatArray] | None:
+    if isinstance(expression, Column) and expression.name in relation.columns.modelled:
+        return relation.models[expression.name], relation.err[expression.name]
+    if _is_number(expression):
+        return np.full((len(relation), 1), float(expression.value)), np.zeros(len(relation))
+    return None
+
+
+def _is_number(expression: Expression) -> TypeGuard[Constant]:
+    return isinstance(expression, Constant) and not isinstance(expression.value, (bool, str))

@@ -23,9 +23,10 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Expression
-from pulse.kernels.align import Cells, Pieces, coefficients_at
+from pulse.kernels.align import Cells, Pieces, align_pair, coefficients_at
 from pulse.kernels.around import around
 from pulse.kernels.extrema import bounds
+from pulse.kernels.hulls import hulls
 from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
 from pulse.kernels.near import Tracks, near_pairs
 from pulse.kernels.polynomial import add, multiply, subtract
@@ -35,6 +36,7 @@ from pulse.operators.join import all_pairs, common_cells, joined, matching_pairs
 from pulse.operators.relation import Relation
 
 _ROWS = 1 << 18  # rows that are joined at once before they are pruned
+_HULL = 32  # segments in a hull: a sweep over so many fewer, and so many of either side to lay side by side
 _ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
 _FARTHEST = 1e300  # boxes are cut off there, which brings none apart
 APPROXIMATED = 0.05  # of the reach: what approximated distances may err by where positions are exact
@@ -81,9 +83,50 @@ class PairJoin:
     def segments(self, left: Relation, right: Relation, pairs: IntArray | None = None) -> Relation:
         """The joined rows of ``pairs`` (without them: of :meth:`pairs`) that can matter to the predicate on the distance."""
         left, right = named(left, right, self.columns)
-        if pairs is None:
-            pairs = self.pairs(left, right)
-        return joined(left, right, pairs, self.cells(left, right, pairs), self.columns)
+        instantly = self.near is not None and self.near.window == 0
+        # Which of two rows that begin at one instant holds a point is told from all rows beside it.
+        if pairs is None and instantly and not (left.is_point.any() or right.is_point.any()):
+            pairs, cells = self._met(left, right)
+        else:
+            pairs = self.pairs(left, right) if pairs is None else pairs
+            cells = self.cells(left, right, pairs)
+        return joined(left, right, pairs, cells, self.columns)
+
+    def _met(self, left: Relation, right: Relation) -> tuple[IntArray, Cells]:
+        """:meth:`pairs` and :meth:`cells` in one, where only what is near at the instant counts.
+
+        Sought are hulls of many segments that come near, and of them alone are the segments laid side by side.
+        """
+        near = self.near
+        assert near is not None
+        reach = near.reach + near.slack
+        keys, _ = split_condition(self.condition, left.columns, right.columns)
+        if reach < 0.0:
+            return np.empty((0, 2), np.int64), _side_by_side(left, right, np.empty((0, 2, 2), np.int64))
+        own = tracks(left, near.left)
+        same = _same_positions(left, right, near)
+        others = own if same else tracks(right, near.right)
+        hull, spans, group = hulls(own, _HULL)
+        other_hull, other_spans, other_group = (hull, spans, group) if same else hulls(others, _HULL)
+        met = near_pairs(hull, None if same else other_hull, reach)
+        of_groups = group[met[:, 0]] * max(right.groups, 1) + other_group[met[:, 1]]
+        order = np.argsort(of_groups, kind="stable")
+        met, of_groups = met[order], of_groups[order]
+        codes, counts = np.unique(of_groups, return_counts=True)
+        pairs = np.stack(np.divmod(codes, max(right.groups, 1)), axis=1)
+        if keys != TRUE:
+            kept = matching_pairs(left, right, pairs, keys)
+            chosen = np.isin(codes, kept[:, 0] * max(right.groups, 1) + kept[:, 1])
+            met, pairs, counts = met[np.repeat(chosen, counts)], kept, counts[chosen]
+        sides = np.stack((spans[met[:, 0]], other_spans[met[:, 1]]), axis=1)
+        sizes = (sides[:, :, 1] - sides[:, :, 0]).sum(axis=1)
+        parts = [
+            _relevant(left, right, _side_by_side(left, right, chunk), near, (own.box, others.box))
+            for chunk in _stretches(sides, sizes)
+        ]
+        cells = _concatenated(parts)
+        ends = np.concatenate(([0], np.cumsum(counts)))
+        return pairs, cells._replace(offsets=cells.offsets[ends])
 
     def cells(self, left: Relation, right: Relation, pairs: IntArray) -> Cells:
         """The cells of each of ``pairs`` that can matter; both sides under the names of the join's columns."""
@@ -139,9 +182,18 @@ def _same_positions(left: Relation, right: Relation, near: Nearness) -> bool:
 def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
     """The pairs in stretches of a bounded number of rows; one stretch, of none, without pairs."""
     sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
+    return _stretches(pairs, sizes)
+
+
+def _stretches(pairs: IntArray, sizes: IntArray) -> Iterator[IntArray]:
     chunk = np.cumsum(sizes) // _ROWS
-    cuts = np.flatnonzero(np.diff(chunk)) + 1
-    yield from np.split(pairs, cuts)
+    yield from np.split(pairs, np.flatnonzero(np.diff(chunk)) + 1)
+
+
+def _side_by_side(left: Relation, right: Relation, spans: IntArray) -> Cells:
+    """The cells of stretches of rows: ``spans[i]`` are the begin and the end of one of left, and of one of right."""
+    mine, others = Pieces(left.ref, left.lo, left.hi), Pieces(right.ref, right.lo, right.hi)
+    return align_pair(mine, others, spans[:, 0], spans[:, 1])
 
 
 def _concatenated(parts: list[Cells]) -> Cells:

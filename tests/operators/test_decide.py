@@ -23,11 +23,15 @@ X, Y, U = (Column(name) for name in "xyu")
 def comparisons():
     number = st.integers(-3, 6).map(Constant)
     relation = st.sampled_from(RELATIONS)
+    places = st.sampled_from([(X, Y, Constant(0), Constant(1)), (X, Y, Y, X), (X, Constant(2), Y, U)])
+    distances = st.builds(Function, st.sampled_from(["distance", "distance2"]), places)
     return st.one_of(
         st.builds(Comparison, relation, st.sampled_from([X, Y]), number | st.sampled_from([X, Y])),
         st.builds(Comparison, relation, number, st.sampled_from([X, Y])),
         st.builds(Comparison, relation, st.just(U), number),
         st.builds(Comparison, relation, st.just(Function("abs", (X,))), number),
+        st.builds(Comparison, relation, distances, number),
+        st.builds(Comparison, relation, number, distances),
     )
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.expression import TRUE, And, Column, Comparison, Constant
-from pulse.operators.join import Join, all_pairs, common_cells
+from pulse.operators import pair_join as pair_join_module
+from pulse.operators.join import Join, all_pairs, common_cells, renamed
 from pulse.operators.pair_join import (
     Nearness,
     PairJoin,
@@ -76,6 +77,31 @@ def test_no_row_is_lost_that_could_be_possible(left: Relation, right: Relation, 
     assert set(kept) <= {
         (key, begin, end) for key, rows in rows_by_key(full).items() for begin, end, _ in rows
     }
+
+
+@given(
+    relations("R"), relations("S"), reaches, st.integers(1, 3), st.sampled_from([TRUE, UNLIKE]), st.booleans()
+)
+def test_by_hulls_as_piece_by_piece(
+    left: Relation, right: Relation, reach: float, size: int, condition: Any, with_itself: bool
+) -> None:
+    if with_itself:
+        right = renamed(left, right.columns)
+    join = pair_join(left, right, near(reach), condition)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_join_module, "_HULL", size)
+        made = join.segments(left, right)
+    expected = join.segments(left, right, join.pairs(left, right))
+    assert [key_of(made, g) for g in range(made.groups)] == [
+        key_of(expected, g) for g in range(expected.groups)
+    ]
+    for name in ("offsets", "ref", "lo", "hi", "certainty"):
+        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name))
+    for name in made.columns.modelled:
+        np.testing.assert_array_equal(made.models[name], expected.models[name])
+    assert made.lineage is not None
+    assert expected.lineage is not None
+    assert made.lineage.to_arrow().to_pylist() == expected.lineage.to_arrow().to_pylist()
 
 
 @given(
