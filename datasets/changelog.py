@@ -16,6 +16,7 @@ import pyarrow as pa
 from pulse.core.arrow_types import REF
 from pulse.core.errors import ColumnTypeError, ElementError
 from pulse.core.schema import StreamSchema
+from pulse.datasets.casting import FAILURES, cast_what_fits
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.json_lines import Unread
 from pulse.datasets.recorded import Recorded
@@ -164,17 +165,12 @@ def _converted(
         )
     try:
         return _spread(_cast(some, type_, unit, where), rows, len(column), type_), []
-    except (pa.ArrowException, DatasetError) as whole:
-        values, good, wrong = [], [], []
-        for row, i in zip(rows.tolist(), range(len(some)), strict=True):
-            try:
-                values.append(_cast(some.slice(i, 1), type_, unit, where))
-                good.append(row)
-            except (pa.ArrowException, DatasetError):
-                wrong.append((row, some[i].as_py()))
-        if not good:
+    except FAILURES as whole:
+        values = cast_what_fits(some, type_, lambda part: _cast(part, type_, unit, where))
+        bad = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist()
+        if len(bad) == len(some):
             raise DatasetError(f"{where}: no value reads as {type_}: {whole}") from None
-        return _spread(pa.concat_arrays(values), np.array(good), len(column), type_), wrong
+        return _spread(values, rows, len(column), type_), [(int(rows[i]), some[i].as_py()) for i in bad]
 
 
 def _is_number(type_: pa.DataType) -> bool:

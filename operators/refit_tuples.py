@@ -18,9 +18,8 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, conform
 from pulse.core.keys import key_ranks
 from pulse.operators.tuples import changes, check_columns, needed_columns, times, values
-from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
+from pulse.stream.revisions import KIND, KNOWN, Revisions, not_recorded, with_reason
 
-_MOST_NAMED = 3  # tuples that a reason lists
 _ROOM = 1 << 62
 
 
@@ -185,21 +184,16 @@ class _Ledger:
         rows = np.flatnonzero(self.alive)
         return rows[np.lexsort((self.place[rows], self.instant[rows]))]
 
-    def _said(self, row: int, *, unmodelled: bool = True) -> str:
-        names = [*self.schema.modelled_names, *(self.schema.unmodelled_names if unmodelled else ())]
+    def _said(self, row: int) -> str:
+        names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
         said = self.both.slice(row, 1)
         said = said if self.told is None else self.told(said)
         return ", ".join(f"{name} = {said.column(name)[0].as_py()!r}" for name in names)
 
     def _mismatch(self, row: int, held: list[int], replaces: bool) -> str:
-        what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"
         key = ", ".join(f"{name}={self.both.column(name)[row].as_py()!r}" for name in self.schema.key_names)
         at = f"at {format_instant(self.both.column(self.schema.time).cast(pa.int64())[row].as_py())}"
-        there = "; ".join(self._said(r) for r in held[:_MOST_NAMED])
-        if len(held) > _MOST_NAMED:
-            there += f"; and {len(held) - _MOST_NAMED} more"
-        recorded = f"recorded there: {there}" if held else "nothing is recorded there"
-        return f"{what}: {key or 'the only key'}, {at}: expected {self._said(row)}; {recorded}"
+        return not_recorded(f"{key or 'the only key'}, {at}", row, held, self._said, replaces=replaces)
 
 
 def _identities(rows: pa.Table, instant: IntArray, schema: StreamSchema) -> IntArray:

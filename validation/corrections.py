@@ -16,24 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.elements import ElementKind
+from pulse.core.elements import KIND_CODES
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.operators.tuples import changes
+from pulse.stream.revisions import DELETION, INSERTION, NEW, OLD, STRANGE, kind_codes, not_recorded
 from pulse.validation.tuple_log import Chunk
 
-_INSERTION, _DELETION, _OLD, _NEW, _UNKNOWN = range(5)
-_CODES = {
-    ElementKind.INSERTION.value: _INSERTION,
-    ElementKind.DELETION.value: _DELETION,
-    ElementKind.OLD.value: _OLD,
-    ElementKind.NEW.value: _NEW,
-}
 PAIR = "_pulse_pair"
 """A column that says of rows whether the next was theirs, for rows that are dealt out."""
-
-_MOST_NAMED = 3  # of the tuples that a reason repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,22 +58,17 @@ class Sorted(NamedTuple):
 
 def sorted_out(table: pa.Table, schema: StreamSchema, kind: str) -> Sorted:
     """What the rows of a changelog are."""
-    column = table.column(kind).cast(pa.string()).combine_chunks().dictionary_encode()
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    said = column.dictionary.to_pylist()
-    index = column.indices.fill_null(len(said)).to_numpy()
-    code = np.array([_CODES.get(one, _UNKNOWN) for one in [*said, None]], np.int64)[index]
-    old = np.flatnonzero((code == _OLD) | (code == _DELETION))
+    code = kind_codes(table.column(kind))
+    old = np.flatnonzero((code == OLD) | (code == DELETION))
     new = np.full(len(old), -1, np.int64)
-    inserted = (code == _INSERTION) | (code == _NEW)
+    inserted = (code == INSERTION) | (code == NEW)
     if len(old):
         halves = old[replacements(table, schema.key_names, kind)[old]]
         new[np.isin(old, halves)] = halves + 1
         inserted[halves + 1] = False
     aside: dict[str, list[int]] = {}
-    for row in np.flatnonzero(code == _UNKNOWN).tolist():
-        what = [*said, None][index[row]]
-        known = ", ".join(_CODES)
+    for row in np.flatnonzero(code == STRANGE).tolist():
+        what, known = table.column(kind)[row].as_py(), ", ".join(KIND_CODES)
         aside.setdefault(f"no kind of element: expected one of {known}, got {what!r}", []).append(row)
     return Sorted(np.flatnonzero(inserted), Elements(old, new), aside)
 
@@ -93,13 +80,10 @@ def replacements(table: pa.Table, keys: Sequence[str], kind: str) -> BoolArray:
     """
     n = table.num_rows
     found: BoolArray = np.zeros(n, bool)
-    column = table.column(kind)
-    old = pc.fill_null(pc.equal(column, ElementKind.OLD.value), False).to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(old[:-1])
+    code = kind_codes(table.column(kind))
+    at = np.flatnonzero((code[:-1] == OLD) & (code[1:] == NEW))
     if PAIR in table.column_names:
         at = at[table.column(PAIR).to_numpy()[at]]
-    new = pc.fill_null(pc.equal(column, ElementKind.NEW.value), False).to_numpy(zero_copy_only=False)
-    at = at[new[at + 1]]
     if len(at):
         both = table.select(list(keys)).take(pa.array(np.concatenate([at, at + 1])))
         ranks = key_ranks([_one(one) for one in both.columns], 2 * len(at))
@@ -200,12 +184,8 @@ class Pool:
         return [min(near, key=lambda row: (float(off[row].sum()), -self.order[row]))] if near else []
 
     def _reason(self, old: int, there: Sequence[int], replaces: bool) -> str:
-        what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"
         at = format_instant(int(self.rows.t[old]))
-        named = "; ".join(self._said(row) for row in there[:_MOST_NAMED])
-        more = f"; and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
-        recorded = f"recorded there: {named}{more}" if there else "nothing is recorded there"
-        return f"{what}: at {at}: expected {self._said(old)}; {recorded}"
+        return not_recorded(f"at {at}", old, there, self._said, replaces=replaces)
 
     def _said(self, row: int) -> str:
         names = [*self.schema.modelled_names, *self.schema.unmodelled_names]

@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from pulse.datasets.casting import cast_what_fits
+
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
 _NULLS = frozenset(pa_csv.ConvertOptions().null_values)
@@ -120,19 +122,7 @@ def _guessed(texts: pa.Table) -> Mapping[str, Any]:
 
 def cast_what_parses(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """Text as values of a type; null what is none."""
-    trimmed = texts if pa.types.is_string(type_) else pc.utf8_trim_whitespace(texts)
-    return pa.concat_arrays(_cast(trimmed, type_))
-
-
-def _cast(texts: pa.Array, type_: pa.DataType) -> list[pa.Array]:
-    """By halves, so that a few bad values among many cost little."""
-    try:
-        return [texts.cast(type_)]
-    except _FAILURES:
-        half = len(texts) // 2
-        if not half:
-            return [pa.nulls(len(texts), type_)]
-        return [*_cast(texts[:half], type_), *_cast(texts[half:], type_)]
+    return cast_what_fits(texts if pa.types.is_string(type_) else pc.utf8_trim_whitespace(texts), type_)
 
 
 # -- JSON lines -----------------------------------------------------------------------------------------------

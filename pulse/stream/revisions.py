@@ -35,7 +35,10 @@ KIND, KNOWN, REASON = "kind", "known", "reason"
 NO_KNOWN = -(1 << 63)
 """What :attr:`Revisions.known` holds where a revision does not say since when it is known."""
 
-_INSERTION, _DELETION, _OLD, _NEW, _STRANGE = range(5)
+INSERTION, DELETION, OLD, NEW, STRANGE = range(5)
+"""What :func:`kind_codes` makes of a kind."""
+
+_MOST_NAMED = 3  # tuples that a reason lists
 _MALFORMED = "malformed: "
 _TUPLE = dict[str, Any]
 _Elements = Iterator[Insertion[_TUPLE] | Deletion[_TUPLE] | Replacement[_TUPLE]]
@@ -125,22 +128,22 @@ class Revisions:
 
     @cached_property
     def _codes(self) -> IntArray:
-        return _kind_codes(self.table.column(KIND))
+        return kind_codes(self.table.column(KIND))
 
     @cached_property
     def _starts(self) -> IntArray:
-        return np.flatnonzero(self._codes != _NEW)
+        return np.flatnonzero(self._codes != NEW)
 
     @cached_property
     def old_rows(self) -> IntArray:
         """Per element, the row of the table that holds the old value, or -1."""
-        return np.where(self._codes[self._starts] == _INSERTION, -1, self._starts)
+        return np.where(self._codes[self._starts] == INSERTION, -1, self._starts)
 
     @cached_property
     def new_rows(self) -> IntArray:
         """Per element, the row of the table that holds the new value, or -1."""
         code = self._codes[self._starts]
-        return np.where(code == _DELETION, -1, np.where(code == _OLD, self._starts + 1, self._starts))
+        return np.where(code == DELETION, -1, np.where(code == OLD, self._starts + 1, self._starts))
 
     @cached_property
     def times(self) -> IntArray:
@@ -219,14 +222,40 @@ def _timestamps(column: pa.Array, name: str) -> pa.Array:
     return pa.array(whole, mask=missing if missing.any() else None).cast(REF)
 
 
+def kind_codes(column: pa.ChunkedArray) -> IntArray:
+    """The kinds of rows as numbers; what is no kind is STRANGE.
+
+    >>> kind_codes(pa.chunked_array([["+I", "-U", "?", None]])).tolist() == [INSERTION, OLD, STRANGE, STRANGE]
+    True
+    """
+    texts = column if pa.types.is_string(column.type) else column.cast(pa.string())
+    found = pc.index_in(texts, value_set=pa.array(KIND_CODES)).fill_null(STRANGE)
+    return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def not_recorded(
+    where: str, row: int, held: Sequence[int], said: Callable[[int], str], *, replaces: bool
+) -> str:
+    """Why a revision fits nothing: its old ``row`` is not recorded there; ``held`` are the rows that are, ``said`` their values.
+
+    >>> not_recorded("at noon", 0, [1], lambda row: f"x = {row}", replaces=False)
+    'deletion of what never was: at noon: expected x = 0; recorded there: x = 1'
+    """
+    what = "replacement of a tuple that is not recorded" if replaces else "deletion of what never was"
+    there = "; ".join(said(one) for one in held[:_MOST_NAMED])
+    more = f"; and {len(held) - _MOST_NAMED} more" if len(held) > _MOST_NAMED else ""
+    recorded = f"recorded there: {there}{more}" if held else "nothing is recorded there"
+    return f"{what}: {where}: expected {said(row)}; {recorded}"
+
+
 def _wrong(
     table: pa.Table, schema: StreamSchema, given: Sequence[str] = (), unread: Sequence[tuple[int, str]] = ()
 ) -> list[str]:
     """Per row, why it is no part of an element; empty where it is one. See :meth:`Revisions.sift`."""
-    kinds, codes = table.column(KIND), _kind_codes(table.column(KIND))
+    kinds, codes = table.column(KIND), kind_codes(table.column(KIND))
     n = len(codes)
     reasons = list(given) or [""] * n
-    is_led = np.append(False, codes[:-1] == _OLD)[:n] & (codes == _NEW)  # its other half is right before it
+    is_led = np.append(False, codes[:-1] == OLD)[:n] & (codes == NEW)  # its other half is right before it
     is_led[[row for row, _ in unread if row < n]] = False
     leads = np.append(is_led[1:], False)[:n]
     last, first = dict(unread), dict(reversed(unread))  # of what is unread before a row
@@ -242,11 +271,9 @@ def _wrong(
         return first.get(row + 1) or (str(kinds[row + 1]) if row + 1 < n else "the end")
 
     codes_are = f"expected a kind of {', '.join(KIND_CODES)}, got "
-    say(codes == _STRANGE, codes_are, lambda row: repr(kinds[row].as_py()))
-    say((codes == _OLD) & ~leads, "expected the new value (+U) of this -U in the row after it, got ", after)
-    say(
-        (codes == _NEW) & ~is_led, "expected the old value (-U) of this +U in the row before it, got ", before
-    )
+    say(codes == STRANGE, codes_are, lambda row: repr(kinds[row].as_py()))
+    say((codes == OLD) & ~leads, "expected the new value (+U) of this -U in the row after it, got ", after)
+    say((codes == NEW) & ~is_led, "expected the old value (-U) of this +U in the row before it, got ", before)
     for name in (*schema.key_names, schema.time):
         say(_mask(table.column(name).is_null()), f"expected a value of '{name}', got ", lambda _: "none")
     bad = np.array([reason != "" for reason in reasons], dtype=bool)
@@ -258,8 +285,8 @@ def _wrong(
 def _known_of_pairs(table: pa.Table) -> pa.Table:
     """Old and new row of a replacement are known at one moment: that of the new, or of the old if the new says none."""
     known = _known(table)
-    codes = _kind_codes(table.column(KIND))
-    old = np.flatnonzero((codes[:-1] == _OLD) & (codes[1:] == _NEW))
+    codes = kind_codes(table.column(KIND))
+    old = np.flatnonzero((codes[:-1] == OLD) & (codes[1:] == NEW))
     if not len(old) or (known == NO_KNOWN).all():
         return table
     moment = np.where(known[old + 1] == NO_KNOWN, known[old], known[old + 1])
@@ -272,11 +299,6 @@ def _known(table: pa.Table) -> IntArray:
     column = _whole(table.column(KNOWN))
     filled: IntArray = column.view(pa.int64()).fill_null(NO_KNOWN).to_numpy(zero_copy_only=False).copy()
     return filled
-
-
-def _kind_codes(column: pa.ChunkedArray) -> IntArray:
-    found = pc.index_in(column, value_set=pa.array(KIND_CODES)).fill_null(_STRANGE)
-    return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
 def _microseconds(column: pa.ChunkedArray) -> IntArray:

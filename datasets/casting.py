@@ -1,0 +1,33 @@
+"""Columns of values of which some may not convert: those that do, and nulls for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from pulse.datasets.errors import DatasetError
+
+FAILURES = (pa.ArrowException, DatasetError)
+Cast = Callable[[pa.Array], pa.Array]
+
+
+def cast_what_fits(values: pa.Array, type_: pa.DataType, cast: Cast | None = None) -> pa.Array:
+    """Values in a type; null where they have no equal there. ``cast`` converts an array, or raises for any of it.
+
+    By halves, so that a few bad values among many cost little.
+
+    >>> cast_what_fits(pa.array(["1", "x", "3"]), pa.int64()).to_pylist()
+    [1, None, 3]
+    """
+    return pa.concat_arrays(_parts(values, type_, cast or (lambda some: some.cast(type_))))
+
+
+def _parts(values: pa.Array, type_: pa.DataType, cast: Cast) -> list[pa.Array]:
+    try:
+        return [cast(values)]
+    except FAILURES:
+        half = len(values) // 2
+        if not half:
+            return [pa.nulls(len(values), type_)]
+        return [*_parts(values[:half], type_, cast), *_parts(values[half:], type_, cast)]
