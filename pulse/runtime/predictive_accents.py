@@ -157,9 +157,11 @@ class Follower:
                 taken, bad = self._take(stream, said, None)
             elif stream in tables and hears.column in tables[stream].column_names:
                 rows = data_rows(tables[stream], hears.column)
-                data, said_rows = _apart(tables[stream], hears.column, self._time(stream), rows)
+                data, said_rows = _apart(
+                    tables[stream], hears.column, self._time(stream), rows, self._keys(stream)
+                )
                 taken, bad = self._take(stream, said_rows, tables[stream])
-                came[stream] = data.drop_columns([hears.column])
+                came[stream] = data
             new += [(stream, one) for one in taken]
             count += len(taken)
             if bad:
@@ -167,7 +169,7 @@ class Follower:
             if stream in came:
                 came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
                 if unfit:
-                    refused[stream] = pa.concat_tables(unfit)
+                    refused[stream] = decoded(pa.concat_tables(unfit))
         evolving = [pair for pair in new if not self._ignores(*pair)]
         if evolving:
             self.through.add(self.predictor, evolving)
@@ -286,6 +288,10 @@ class Follower:
         policy = self.predictor.hears[stream].policy
         return isinstance(control, Accent) and policy.choice(control) == "ignore"
 
+    def _keys(self, stream: str) -> tuple[str, ...]:
+        """Key columns that are told by codes; a history keeps tuples as they came."""
+        return () if stream in self.predictor.retentions else self.predictor.specs[stream].schema.key_names
+
     def _time(self, stream: str) -> str:
         return self.predictor.specs[stream].schema.time
 
@@ -305,8 +311,8 @@ class Follower:
         places = np.zeros(table.num_rows, np.int64) if rows is None else rows
         table, places, unfit = one.fitting(table, places, hears)
         at = instants(table.column(time)) if by == time and len(one) else places
-        if len(one) and stream not in self.predictor.retentions:
-            table = encoded(table, self.predictor.specs[stream].schema.key_names)
+        if len(one):
+            table = encoded(table, self._keys(stream))
         return table, one.undone(table, at, by, hears), unfit
 
 
@@ -350,18 +356,19 @@ def _reads(predictor: Predictor, stream: str, name: str) -> bool:
 
 
 def _apart(
-    table: pa.Table, column: str, time: str, rows: IntArray
+    table: pa.Table, column: str, time: str, rows: IntArray, keys: Collection[str]
 ) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
     """The data of a batch, which are these ``rows``, and its accents with their places and times."""
+    data = table.drop_columns([column])
     if len(rows) == table.num_rows:
-        return table, []
+        return data, []
     is_data = np.zeros(table.num_rows, bool)
     is_data[rows] = True
     places = np.flatnonzero(~is_data)
-    said = table.take(pa.array(places))
+    said = table.select([time, column]).take(pa.array(places))
     at = instants(said.column(time))
     missing = said.column(time).is_null().to_pylist()
-    return table.filter(pa.array(is_data)), [
+    return encoded(data, keys).filter(pa.array(is_data)), [
         (int(place), None if null else int(t), str(text))
         for place, t, null, text in zip(places, at, missing, said.column(column).to_pylist(), strict=True)
     ]

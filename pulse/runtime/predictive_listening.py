@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, listed, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
@@ -94,6 +94,8 @@ class Listening:
 
     def _checked(self, controls: Sequence[Control], hears: Hears, schema: StreamSchema) -> list[Control]:
         """The controls as they fit the stream, without what their instants say of the time already."""
+        if self._plain(controls, schema):
+            return list(controls)
         names = (*hears.attributes, *self.moved)
         if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in controls):
             instants = {one.position for one in controls}
@@ -119,6 +121,19 @@ class Listening:
             found_.append(AccentLog.of(every, lines=line * len(every)).checked(schema, known).controls[-1])
             known.append(one.attribute)
         return found_
+
+    def _plain(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
+        """Whether all are alter data of models, of rows that texts name, and none of an instant at which another is."""
+        texts = {name for name, type_ in (*schema.key, *schema.unmodelled) if pa.types.is_string(type_)}
+        models, instants = schema.modelled_names, {(one.position, one.attribute) for one in self.near}
+        for one in controls:
+            if not isinstance(one, Accent) or not isinstance(one.primitive, AlterData):
+                return False
+            said, at = listed(one.description), (one.position, one.attribute)
+            if said is None or said[0] not in texts or one.attribute not in models or at in instants:
+                return False
+            instants.add(at)
+        return True
 
     def _note(self, control: Control, place: int, hears: Hears, by_time: bool) -> None:
         if isinstance(control, Punctuation):

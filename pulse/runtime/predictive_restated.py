@@ -90,6 +90,9 @@ def _rows(changes: pa.Table, output: Columns, restating: Restating) -> pa.Table:
 
 def instants(times: pa.ChunkedArray | pa.Array) -> IntArray:
     """Times of whatever unit as microseconds; 0 where there is none."""
+    if pa.types.is_timestamp(times.type) and times.type.unit == "us" and not times.null_count:
+        plain = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
+        return np.asarray(plain.view(pa.int64()).to_numpy())
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))
     whole = times.cast(pa.int64()).fill_null(0).to_numpy().astype(np.int64)

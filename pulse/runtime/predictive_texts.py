@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from pulse.core.errors import PulseError, TimestampError
 from pulse.core.time import parse_instant
+from pulse.runtime.predictive_turns import listing
 from pulse.stream.accents import (
     Accent,
     AccentError,
@@ -23,9 +25,10 @@ from pulse.stream.accents import (
 )
 from pulse.stream.description import Description
 from pulse.stream.log import AccentLog
-from pulse.stream.values import ValueSet
 
 _NAMED = re.compile(r"\s*\[\[\s*([A-Za-z_]\w*)\s*=\s*'([^'\\]*)'\s*,([^\[\]]*)\]\]\s*")
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?Z?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)
 _WORDS = ("true", "false", "null", "not", "and", "or", "in", "is")
 
 
@@ -42,7 +45,7 @@ def of_line(line: str, time: str, last: int) -> Control | None:
         found = _named(bracket + rest, time)
         if found is not None:
             try:
-                at = parse_instant(instant.strip())
+                at = _instant(instant.strip())
             except (TimestampError, TypeError, ValueError):
                 pass  # which is said below, with the line
             else:
@@ -91,12 +94,15 @@ def _named(text: str, time: str) -> tuple[Description, Primitive] | None:
     primitive = _primitive(match[3])
     if primitive is None or primitive.attribute == match[1]:
         return None
-    return Description((((match[1], _only(match[2])),),)), primitive
+    return listing(match[1], (match[2],)), primitive
 
 
-@lru_cache(maxsize=4096)
-def _only(value: str) -> ValueSet:
-    return ValueSet.of(value)
+def _instant(text: str) -> int:
+    """An instant; what programs write is read at once."""
+    if _WRITTEN.fullmatch(text) is None:
+        return parse_instant(text)
+    since = datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 @lru_cache(maxsize=1024)

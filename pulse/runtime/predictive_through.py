@@ -180,11 +180,12 @@ class Through:
         controls: Iterable[tuple[str, Control]],
     ) -> tuple[object, ...]:
         operators = self._operators(predictor, state)
+        out: tuple[Control, ...] = ()
         for stream, one in controls:
             hears = predictor.hears[stream]
             if isinstance(one, Accent) and hears.policy.choice(one) == "exception":
                 said = f"stream {stream}: the policy is to stop at {one} on '{one.attribute}'"
-                out, reason = (), ended(one, said)
+                reason = ended(one, said)
             else:
                 out, reason = operators.push(stream, one)
             if reason:

@@ -42,7 +42,7 @@ class Turns:
         return sum(len(where.boxes) for where in self._cells.values()) + len(self.recent)
 
     @property
-    def _cells(self) -> Mapping[object, Description]:
+    def _cells(self) -> Mapping[Affine, Description]:
         return self.settled.cells.get(_ONE, {})
 
     def add(self, more: Iterable[Alteration]) -> None:
@@ -72,7 +72,7 @@ class Turns:
 
     def forget(self, rows: Description) -> None:
         """Nothing is asked of these rows any more."""
-        cells = {map: where - rows for map, where in self.settled.cells.get(_ONE, {}).items()}
+        cells = {map: where - rows for map, where in self._cells.items()}
         left = {map: where for map, where in cells.items() if not where.is_empty}
         self.settled = Units({_ONE: left}) if left else Units()
 
@@ -83,8 +83,7 @@ class Turns:
 
     def alterations(self) -> list[Alteration]:
         """All of them."""
-        cells = self.settled.cells.get(_ONE, {}).items()
-        return [Alteration(BEFORE_ALL, where, map) for map, where in cells] + self.recent
+        return [Alteration(BEFORE_ALL, where, map) for map, where in self._cells.items()] + self.recent
 
     def steps(self, time: str) -> Steps:
         """As step functions of time."""
