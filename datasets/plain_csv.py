@@ -15,7 +15,7 @@ from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
 from pulse.datasets.errors import EmptyInputError, UnknownFormatError, UnreadableError, readable
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
 from pulse.datasets.text_blocks import Block, Layout, line_number, read_blocks, to_utf8
-from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time
+from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
 
 SAMPLE_BYTES = 1 << 20
@@ -28,7 +28,8 @@ class PlainCsv(TextFormat):
 
     Types are guessed from the first megabyte: numbers are doubles, except in key columns, where whole numbers
     are int64; all else is text, kept as a dictionary. ``types`` overrides the guess: ``{"id": "string"}``.
-    Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``.
+    Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``; with
+    ``missing_times`` they may be empty.
     """
 
     name = "csv"
@@ -37,6 +38,7 @@ class PlainCsv(TextFormat):
     types: tuple[tuple[str, str], ...] = ()
     time_unit: str | None = None
     time_format: str | None = None
+    missing_times: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,9 +103,8 @@ class PlainCsv(TextFormat):
             if self.time in names and table.num_rows:
                 at = names.index(self.time)
                 column = table.column(at).combine_chunks()
-                times = to_time(
-                    column, place_in(block, unit.path, self.time), self.time_unit, self.time_format
-                )
+                read = to_time_or_null if self.missing_times else to_time
+                times = read(column, place_in(block, unit.path, self.time), self.time_unit, self.time_format)
                 table = table.set_column(at, self.time, times)
             if counts is not None:
                 counts.add(Counts(table.num_rows, table.num_rows))

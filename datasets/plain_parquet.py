@@ -13,7 +13,7 @@ from pulse.datasets.counts import Aside, Counts
 from pulse.datasets.csv_parse import KEY_TEXT
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnreadableError, readable
 from pulse.datasets.format import BATCH_ROWS, Format, pick, require_units
-from pulse.datasets.time_columns import TIME, check_time_unit, to_time
+from pulse.datasets.time_columns import TIME, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
 
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")
@@ -85,13 +85,14 @@ def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Itera
 class PlainParquet(Format):
     """Parquet. Text columns come as dictionaries, the column ``time`` as zone-less UTC microseconds.
 
-    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970.
+    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970. With ``missing_times`` they may be null.
     """
 
     name = "parquet"
     suffixes = PARQUET_SUFFIXES
 
     time_unit: str | None = None
+    missing_times: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,7 +137,8 @@ class PlainParquet(Format):
                 def place(i: int, begin: int = begin) -> str:
                     return f"{unit}, row {begin + i}, column '{self.time}'"
 
-                times = to_time(batch.column(at), place, self.time_unit)
+                read = to_time_or_null if self.missing_times else to_time
+                times = read(batch.column(at), place, self.time_unit)
                 batch = batch.set_column(at, pa.field(names[at], TIME), times)
             row += batch.num_rows
             if counts is not None:

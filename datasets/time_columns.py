@@ -63,6 +63,21 @@ def to_time(
     )
 
 
+def to_time_or_null(
+    values: pa.Array, place: Place, unit: str | None = None, time_format: str | None = None
+) -> pa.Array:
+    """The same, where missing times, also empty texts, stay missing: accents may have dropped the time."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    known = values.is_valid()
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        known = pc.and_(known, pc.not_equal(values.fill_null(""), ""))
+    if not pc.all(known).as_py():
+        made = to_time(values.filter(known), place, unit, time_format)
+        return pc.replace_with_mask(pa.nulls(len(values), TIME), known, made)
+    return to_time(values, place, unit, time_format)
+
+
 def reject_nulls(values: pa.Array, place: Place) -> None:
     """Raise for the first missing time."""
     if values.null_count:

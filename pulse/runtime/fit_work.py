@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch, StreamSchema, to_microseconds
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
+from pulse.datasets.plain_csv import PlainCsv
+from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.units import Unit
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
@@ -60,6 +62,13 @@ class FitJob:
         """What is read of the tuples."""
         return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
 
+    @property
+    def moves_keys(self) -> bool:
+        """Whether recorded keys are not those of the model."""
+        return self.undo is not None and any(
+            name in self.undo.units.steps for name in self.spec.schema.key_names
+        )
+
     @cached_property
     def undo(self) -> Undo | None:
         """What brings tuples into the units of the stream's start (semantics 8.1); None where nothing has to be."""
@@ -96,14 +105,16 @@ class FileJob(FitJob):
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The tuples of a unit."""
         assert self.format is not None
-        unit, columns = self.units[ordinal], self.columns
+        format, unit, columns = self.format, self.units[ordinal], self.columns
         optional = frozenset[str]() if self.undo is None else self.undo.optional & set(columns)
-        lacking = optional - set(self.format.schema(unit.path).names) if optional else optional
+        lacking = optional - set(format.schema(unit.path).names) if optional else optional
+        if self.spec.schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
+            format = replace(format, missing_times=True)
         found = [name for name in columns if name not in lacking]
         name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
-        removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), self.format.set_aside)
+        removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), format.set_aside)
         try:
-            for batch in self.format.batches(unit, found, counts=counts, aside=removed.take):
+            for batch in format.batches(unit, found, counts=counts, aside=removed.take):
                 yield _completed(batch, columns, self.spec.schema) if lacking else batch
         finally:
             removed.file.close()

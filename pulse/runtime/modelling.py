@@ -55,7 +55,12 @@ def fit_frame(
     arrival = "_arrival"
     tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
-    by_key = tuples.repartition(partitions, *keys) if keys else tuples.coalesce(1)
+    if (
+        not keys or job.moves_keys
+    ):  # a key that was renumbered comes under several numbers, which must not be parted
+        by_key, keys = tuples.coalesce(1), []
+    else:
+        by_key = tuples.repartition(partitions, *keys)
     sorted_ = by_key.sortWithinPartitions(*keys, F.col(f"`{schema.time}`"), arrival).drop(arrival)
 
     def parts(job: FitJob) -> DataFrame:

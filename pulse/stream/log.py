@@ -317,7 +317,7 @@ def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> Non
     if role is Role.MODELLED:
         return
     said = f"{accent}: '{accent.attribute}' is {_article(role)}"
-    if isinstance(accent.primitive, AlterData) and role is not Role.MODELLED:
+    if isinstance(accent.primitive, AlterData):
         if not raw:
             raise UnsupportedAccentError(
                 f"{said}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "

@@ -188,6 +188,7 @@ class Steps:
         """A number per row for the classes of all columns together."""
         code = np.zeros(rows, np.int64)
         for name, kind in zip(self.columns, self.classes, strict=True):
+            _check_kind(name, kind, columns[name].type)
             code = code * len(kind) + kind.codes(columns[name])
         return code
 
@@ -300,6 +301,17 @@ class _Chains:
                 found.pop()
             found.append((at, state))
         return found
+
+
+def _check_kind(name: str, kind: Classes, type_: pa.DataType) -> None:
+    """Whether values of a column can be what descriptions compare them with; a log may speak of columns that a schema lacks."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+    number = number or pa.types.is_temporal(type_)
+    if (kind.cuts and not number) or (kind.members and number):
+        raise AccentError(
+            f"accents: descriptions compare '{name}' with a {'number' if kind.number else 'text'}, and its values are {type_}"
+        )
 
 
 def first_whole(cut: Cut) -> int:

@@ -12,6 +12,7 @@ import pytest
 import pulse
 from pulse.core.time import format_instant
 from pulse.runtime.accents import QueryAbortedError
+from pulse.stream.accents import AccentError
 from pulse.stream.log import UnsupportedAccentError
 from tests.runtime.asking import SECOND, START, local, rows_of, table
 
@@ -53,6 +54,10 @@ def fit(data, *lines, session=None, **asked):
 
 def ask(model, query=SIZES, session=None, **asked):
     return (session or local()).sql(query, streams={"S": model}, **asked)
+
+
+def told(model):
+    return pa.Table.from_batches([model.read().to_arrow()])
 
 
 def column(answer, name):
@@ -146,9 +151,24 @@ def test_tuples_without_a_key_or_the_time_are_set_aside_and_queries_end(name, mi
     assert caught.value.emitted.num_rows >= 5
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_files_may_lack_times_that_an_accent_drops(tmp_path, suffix):
+    write = pq.write_table if suffix == "parquet" else pa_csv.write_csv
+    write(feed(time=lambda i: None if i >= 6 else i), tmp_path / f"t.{suffix}")
+    model = fit(str(tmp_path / f"t.{suffix}"), f"{at(6)} [[true, drop(t)]]")
+    assert model.manifest.counts["removed"] == {"without 't', by accents": 6}
+    with pytest.raises(pulse.PulseError, match=r"the time is missing|expected a time"):
+        fit(str(tmp_path / f"t.{suffix}"))
+
+
 def test_null_keys_that_no_accent_explains_are_an_error():
     with pytest.raises(pulse.PulseError, match="key column 's': 6 nulls"):
         fit(feed(key=lambda i: None if i >= 6 else 1))
+
+
+def test_a_description_of_another_kind_than_the_column_is_named():
+    with pytest.raises(AccentError, match="compare 'venue' with a number, and its values are string"):
+        fit(feed(), f"{at(6)} [[venue = 5, alter(size, y * 4)]]")
 
 
 ADDED = f"{at(6)} [[true, add(size)]]"
@@ -211,7 +231,7 @@ def test_spark_fits_and_answers_the_same(spark, tmp_path):
     here = fit(data, *lines)
     for there in (
         fit(str(tmp_path / "t.parquet"), *lines, session=on_spark),
-        fit(spark.createDataFrame(data.to_pandas()), *lines, session=on_spark),
+        fit(spark.createDataFrame(data), *lines, session=on_spark),
     ):
         assert there.manifest.counts["removed"] == here.manifest.counts["removed"]
-        assert rows_of(there.read().to_arrow()) == rows_of(here.read().to_arrow())
+        assert rows_of(told(there)) == rows_of(told(here))
