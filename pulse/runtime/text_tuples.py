@@ -24,6 +24,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from pulse.datasets.casting import cast_what_fits
+from pulse.datasets.json_lines import arrow_json
 
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
@@ -133,7 +134,7 @@ def read_json(file: Path, types: Types) -> pa.Table:
     schema = pa.schema(list(types.items())) if types else None
     options = pa_json.ParseOptions(explicit_schema=schema)
     try:
-        return pa_json.read_json(file, parse_options=options)
+        return arrow_json(file, options)
     except _FAILURES:
         objects = [_object(line) for line in _lines(file)]
     if not types and objects:

@@ -143,3 +143,17 @@ def test_parquet_comes_as_it_is(tmp_path: Path) -> None:
     table = pa.table({"a": [1, 2], "b": ["x", None]})
     pq.write_table(table, tmp_path / "a.parquet")
     assert read_rows(str(tmp_path / "a.parquet")) == (table, [])
+
+
+@pytest.mark.parametrize(
+    "lines", [["null", "{}", "{}"], ["{}", " null ", "{}"], ["{}", "", "null"], ["\ufeffnull", "{}", "{}"]]
+)
+def test_tombstones_among_json_lines(write: Write, lines: list[str]) -> None:
+    """A null in place of an object, as topics hold them after deletions; Arrow would end the process."""
+    said = iter([row("+I"), row("-D")])
+    text = "\n".join(as_json([next(said)]).decode().strip() if line == "{}" else line for line in lines)
+    got = read_changelog_files(write("log.jsonl", text), SCHEMA)
+    kinds = ["+I", "-D"][: lines.count("{}")]
+    assert got.revisions.table.column("kind").to_pylist() == kinds
+    (reason,) = got.aside.column("reason").to_pylist()
+    assert reason.endswith("expected a JSON object, got null")

@@ -98,3 +98,10 @@ def test_bad_values_among_many_cost_little() -> None:
     assert found.null_count == 1
     assert not found[77_777].is_valid
     assert found[99_999].as_py() == 99_999
+
+
+@pytest.mark.parametrize("text", ['null\n{"x": 1}\n', '{"x": 1}\n null\n', "null\n"])
+def test_a_line_that_is_null_is_a_row_of_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    got = read_json(tmp_path / "a.json", {"x": pa.float64()}).column("x").to_pylist()
+    assert got == [None if "null" in line else 1.0 for line in text.splitlines()]
