@@ -24,9 +24,9 @@ from tests.stream.streams import PICKS, Drawn, Picks, World
 Tagged = list[tuple[str, StreamElement]]
 
 
-def interleaved(worlds: dict[str, World], *, most: int = 12) -> st.SearchStrategy[Tagged]:
+def interleaved(worlds: dict[str, World], *, least: int = 0, most: int = 12) -> st.SearchStrategy[Tagged]:
     """Streams of several sources in one order of arrival. Accents know their place in it; other sources often echo them."""
-    return st.lists(PICKS, max_size=most).map(lambda picks: _interleaved(picks, worlds))
+    return st.lists(PICKS, min_size=least, max_size=most).map(lambda picks: _interleaved(picks, worlds))
 
 
 def _interleaved(picks: Sequence[Picks], worlds: dict[str, World]) -> Tagged:

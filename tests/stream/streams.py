@@ -37,6 +37,8 @@ class World:
     fixed: tuple[str, ...] = ("s",)  # neither added nor dropped
     described: tuple[str, ...] = ("s", "t", "x", "p")
     ordered: bool = False  # an attribute is changed only by what is said of those before it
+    pairing: tuple[str, ...] = ()  # attributes of two values: rows of two streams often have the same
+    rows: int = 1  # as many to an accent
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,7 +46,9 @@ class World:
 
 
 def values(world: World, name: str) -> list[Any]:
-    return ["a", "b"] if name in world.strings else [0, 1, 2, 3]
+    if name in world.strings:
+        return ["a", "b"]
+    return [0, 1] if name in world.pairing else [0, 1, 2, 3]
 
 
 class Picks:
@@ -130,7 +134,7 @@ class Drawn:
 
     def grow(self, pick: Picks, seen: Sequence[Accent] = ()) -> Accent | dict[str, Any] | None:
         """One more element: a row, an accent, or one that was ``seen`` elsewhere, as far as it fits."""
-        kind = pick(["row", "accent", "seen"] if seen else ["row", "accent"])
+        kind = pick(["row"] * self.world.rows + (["accent", "seen"] if seen else ["accent"]))
         element: Accent | dict[str, Any] | None
         if kind == "row":
             element = placed(row_of(pick, self.world), self.accents, self.here)

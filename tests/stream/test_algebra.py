@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 
 from pulse.stream.accent_text import parse_control
-from pulse.stream.accents import Punctuation
+from pulse.stream.accents import AccentError, Punctuation
 from pulse.stream.algebra import Aggregate, Intersect, Join, Operator, Project, Select, Union, Window, rows_of
 from pulse.stream.content import StreamElement, content_of, restricted
 from pulse.stream.description import Description, Domain
 from pulse.stream.plan_of_rows import AbortedError, Node, Source, run
+from pulse.stream.units import Units
 from pulse.stream.validity import check_stream
 from pulse.stream.values import DEFINED
 from tests.stream.diagram import Tagged, assert_commutes, contents, dropped, interleaved
@@ -183,9 +185,11 @@ WORLD = World(ordered=True)
 A, B = Source("a", WORLD.first), Source("b", WORLD.first)
 ONE, TWO = {"a": WORLD}, {"a": WORLD, "b": WORLD}
 # Of joins, descriptions speak of what is not dropped: a pair's late half may lack what its early half was told by.
-LEFT = World(("s", "k", "x"), ("p",), ("s",), ("k", "x", "p"), ("k", "s"), ("s", "k"), ordered=True)
-RIGHT = World(("y", "k"), ("q",), (), ("y", "k", "q"), ("y", "k"), ("y", "k"), ordered=True)
+PAIRS: dict[str, Any] = {"ordered": True, "pairing": ("k",), "rows": 2}
+LEFT = World(("s", "k", "x"), ("p",), ("s",), ("k", "x", "p"), ("k", "s"), ("s", "k"), **PAIRS)
+RIGHT = World(("y", "k"), ("q",), (), ("y", "k", "q"), ("y", "k"), ("y", "k"), **PAIRS)
 SIDES = {"a": LEFT, "b": RIGHT}
+COMING_AND_GOING = {name: replace(world, alterable=()) for name, world in SIDES.items()}
 LEFT_SOURCE, RIGHT_SOURCE = Source("a", LEFT.first), Source("b", RIGHT.first)
 KNOWN = Source("a", WORLD.first, Domain.of(s={"a", "b"}))
 
@@ -210,9 +214,61 @@ def test_operators_that_merge_commute(operator: Operator, elements: Tagged) -> N
     assert_commutes(lambda: Node(operator, A, B), elements, ["a", "b"])
 
 
-@given(elements=interleaved(SIDES))
+LONG = 10  # elements: a row, an accent and a row that pairs with the first are three of one kind
+
+
+def join() -> Node:
+    return Node(Join(("k",)), LEFT_SOURCE, RIGHT_SOURCE)
+
+
+@given(elements=interleaved(SIDES, least=LONG))
 def test_joins_commute(elements: Tagged) -> None:
-    assert_commutes(lambda: Node(Join(("k",)), LEFT_SOURCE, RIGHT_SOURCE), elements, ["a", "b"], purging=True)
+    assert_commutes(join, elements, ["a", "b"], purging=True)
+
+
+@given(elements=interleaved(COMING_AND_GOING, least=LONG))
+def test_joins_commute_where_attributes_come_and_go(elements: Tagged) -> None:
+    """Rows that are kept lose what is dropped: no later pair may have it."""
+    assert_commutes(join, elements, ["a", "b"], purging=True)
+
+
+class NoUndo(Join):
+    """Rows are paired in whatever units they came in."""
+
+    def row(self, memory: Any, state: Any, side: int, row: Any) -> Any:
+        unlike = replace(state, sides=tuple(replace(one, units=Units()) for one in state.sides))
+        return super().row(memory, unlike, side, row)
+
+
+class NoAlteration(Join):
+    """Pairs are given in first units."""
+
+    def row(self, memory: Any, state: Any, side: int, row: Any) -> Any:
+        return super().row(memory, replace(state, units=Units()), side, row)
+
+
+class NoCut(Join):
+    """Rows that are kept keep what is dropped."""
+
+    def arrived(self, memory: Any, state: Any, side: int, element: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "worlds"), [(NoUndo, SIDES), (NoAlteration, SIDES), (NoCut, COMING_AND_GOING)]
+)
+def test_the_diagram_tells_wrong_joins(wrong: type[Join], worlds: dict[str, World]) -> None:
+    """A join that leaves a part of its work out does not pass."""
+
+    @settings(phases=[Phase.generate], report_multiple_bugs=False)
+    @given(elements=interleaved(worlds, least=LONG))
+    def commutes(elements: Tagged) -> None:
+        assert_commutes(
+            lambda: Node(wrong(("k",)), LEFT_SOURCE, RIGHT_SOURCE), elements, ["a", "b"], purging=True
+        )
+
+    with pytest.raises((AssertionError, AccentError)):
+        commutes()
 
 
 @pytest.mark.parametrize(
