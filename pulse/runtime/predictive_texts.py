@@ -29,7 +29,7 @@ from pulse.stream.log import AccentLog
 _NAMED = re.compile(r"\s*\[\[\s*([A-Za-z_]\w*)\s*=\s*'([^'\\]*)'\s*,([^\[\]]*)\]\]\s*")
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?Z?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
-_WORDS = ("true", "false", "null", "not", "and", "or", "in", "is")
+_WORDS = ("true", "false", "null", "not", "and", "or", "in", "is", "between", "timestamp")
 
 
 def of_line(line: str, time: str, last: int) -> Control | None:

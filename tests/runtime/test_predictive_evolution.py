@@ -21,9 +21,11 @@ from pulse.runtime.predictive_accents import JobAbortedError
 from pulse.runtime.predictive_job import JobError
 from pulse.runtime.predictive_listening import CONTRADICTS, UNDECLARED
 from pulse.runtime.predictive_local import run_local
+from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
 from pulse.runtime.sources import predictor_of
+from pulse.stream.log import AccentLog
 from tests.runtime.test_predictive import aside, final, ran
 from tests.runtime.test_predictive_accents import (
     ACCENT,
@@ -255,6 +257,27 @@ def test_what_a_job_says_of_accents_goes_together(tmp_path: Path, more: dict[str
         the_job(tmp_path, stream={key: one for key, one in stream.items() if one is not None})
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_log_may_speak_of_earlier_instants_later(
+    predictors: dict[str, Predictor], order: tuple[int, ...]
+) -> None:
+    """What operators hold does not depend on the order in which lines came, as long as they precede their data."""
+    data, lines = ticks(60), []
+    for i, key in enumerate(("s0", "s1", "s2")):
+        data = split(data, at(20 + 5 * i), key=key)
+        lines.append(f"{format_instant(at(20 + 5 * i))} [[symbol = '{key}', alter(price, y / 4)]]")
+    run, plain = Run(predictors["top of three log"]), Run(predictors["top none"])
+    for i, one in enumerate(cut(data, [9, 21, 40])):
+        run.take({"S": one}, {"S": [lines[order[i]]] if i < 3 else []})
+    plain.take({"S": ticks(60)})
+    expected = {
+        key: (one[0], one[1] / 4 if late(key[0], at(30)) else one[1])
+        for key, one in final(plain.changes, (), "top").items()
+    }
+    assert run.aside == []
+    assert close(final(run.changes, (), "top"), expected)
+
+
 # -- abort instead of holding ------------------------------------------------------------------------------------
 
 
@@ -423,6 +446,45 @@ def test_a_table_of_splits_that_is_none(tmp_path: Path) -> None:
         run_local(the_job(tmp_path, EVERY, stream={"splits": "splits.csv"}))
 
 
+# -- texts -------------------------------------------------------------------------------------------------------
+
+INSTANTS = [
+    "2013-10-08",
+    "2013-10-08T09:30:00",
+    "2013-10-08T09:30:00.25",
+    "2013-10-08T09:30:00.250001Z",
+    "soon",
+    "7",
+]
+NAMES = ["symbol", "t", "price", "true", "timestamp", "a.b"]
+VALUES = ["AIG", "", "it''s", "a, b", "]]", "2013-10-08", "\\"]
+PRIMITIVES = [
+    "alter(price, y / 4)",
+    " drop( size ) ",
+    "+(p)",
+    "alter(price, 0 * y)",
+    "alter(symbol, y)",
+    "rename(x)",
+    "",
+]
+
+
+@given(*map(st.sampled_from, (INSTANTS, NAMES, VALUES, PRIMITIVES)), st.sampled_from(["", " "]))
+def test_texts_are_read_at_once_as_they_are_read_in_full(
+    instant: str, name: str, value: str, primitive: str, space: str
+) -> None:
+    text = f"[[{space}{name}{space}={space}'{value}'{space},{space}{primitive}]]"
+    line = f"{instant} {text}"
+    try:
+        (expected,) = AccentLog.parse([line], where="log", times=["t"]).controls
+    except pulse.PulseError:
+        with pytest.raises(pulse.PulseError):
+            of_line(line, "t", 0)
+        return
+    assert of_line(line, "t", 0) == expected
+    assert of_row(text, expected.position, "t", 0) == expected
+
+
 # -- whatever the batches ----------------------------------------------------------------------------------------
 
 
@@ -510,7 +572,6 @@ def test_what_is_kept_does_not_grow_with_accents(predictors: dict[str, Predictor
 def _as_recorded(data: pa.Table, lines: list[str]) -> pa.Table:
     from pulse.core.schema import StreamSchema
     from pulse.operators.alter import Alter
-    from pulse.stream.log import AccentLog
 
     schema = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
     steps = AccentLog.parse(lines, times=["t"]).checked(schema).steps("t")
