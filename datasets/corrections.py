@@ -20,6 +20,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
+from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.counts import REASON
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import Format
@@ -94,7 +95,7 @@ def _renamed(table: pa.Table, codes: str) -> pa.Table:
 
 def split_corrections(table: pa.Table, schema: StreamSchema) -> Corrections:
     """As :func:`read_corrections`, of a table with the stream's columns, ``corr``, and ``exchange`` and ``size`` if there."""
-    codes = np.asarray(table.column(CODES).cast(pa.int64()).fill_null(0).to_numpy())
+    codes = _codes(table.column(CODES))
     times = table.column(schema.time).combine_chunks().cast(pa.timestamp("us")).view(pa.int64()).to_numpy()
     trades = _Trades(table, schema, codes, times)
     deleted = [trades.pair(CANCELLED, CANCEL), trades.pair(ERRONEOUS, ERROR)]
@@ -202,10 +203,12 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
     marked = np.flatnonzero(codes != 0)
     rows = np.setdiff1d(marked, matched)
     reasons, kinds = [], []
-    for code in codes[rows].tolist():
+    for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True):
         kinds.append(_kind(code))
         if code not in WORDS:
-            reasons.append(f"corr {code}: expected one of 0, 1, 7, 8, 10, 11, 12; the trade stays as it is")
+            reasons.append(
+                f"corr {table.column(CODES)[row].as_py()}: expected one of 0, 1, 7, 8, 10, 11, 12; the trade stays as it is"
+            )
         elif code in RECORDS:
             reasons.append(f"corr {code}: {WORDS[code]} of a trade that is not in the file")
         else:
@@ -215,7 +218,7 @@ def _unmatched(table: pa.Table, schema: StreamSchema, codes: IntArray, matched: 
 
 def _filtered(removed: pa.Table, schema: StreamSchema) -> pa.Table:
     """Marked trades and records that a filter of the format has removed."""
-    codes = removed.column(CODES).cast(pa.int64()).fill_null(0).to_pylist()
+    codes = _codes(removed.column(CODES)).tolist()
     rows = [row for row, code in enumerate(codes) if code in WORDS]
     kinds = [_kind(codes[row]) for row in rows]
     reasons = [
@@ -223,6 +226,16 @@ def _filtered(removed: pa.Table, schema: StreamSchema) -> pa.Table:
         for row in rows
     ]
     return rows_aside(removed, schema, np.array(rows, dtype=np.int64), kinds, reasons)
+
+
+def _codes(column: pa.ChunkedArray) -> IntArray:
+    """Codes as numbers: 0 where there is none, -1 for what is no number."""
+    values = _plain(column)
+    codes = cast_what_fits(values, pa.int64())
+    unknown = codes.is_null().to_numpy(zero_copy_only=False) & values.is_valid().to_numpy(
+        zero_copy_only=False
+    )
+    return np.where(unknown, -1, codes.fill_null(0).to_numpy(zero_copy_only=False))
 
 
 def _kind(code: int) -> str:

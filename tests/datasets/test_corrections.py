@@ -111,6 +111,16 @@ def test_what_matches_nothing_is_kept_aside() -> None:
     assert prices(got.tuples) == [(1, 11.0), (7, 14.0)]
 
 
+def test_codes_in_text_and_such_as_are_none(tmp_path: Path) -> None:
+    table = trades((1, 11, 50, 0), (2, 12, 50, 0), (3, 13, 50, 0), (9, 12, 50, 0))
+    table = table.set_column(4, "corr", pa.array(["x", "08", None, "10"]))
+    got = split_corrections(table, SCHEMA)
+    assert said(got.revisions.table) == [("-D", 9, 2, 12.0)]
+    assert prices(got.tuples) == [(1, 11.0), (2, 12.0), (3, 13.0)]
+    (reason,) = got.aside.column("reason").to_pylist()
+    assert reason.startswith("corr x: expected one of 0, 1, 7")
+
+
 def test_daily_taq_text(write: Write) -> None:
     path = write(
         "EQY_US_ALL_TRADE_20240531.psv",
