@@ -261,37 +261,6 @@ class Windows(NamedTuple):
     certainty: Bytes
 
 
-def window_average_every(
-    ref: Ints,
-    lo: Array,
-    hi: Array,
-    c: Array,
-    offsets: Ints,
-    *,
-    err: Array,
-    drift: Array | None = None,
-    certainty: Bytes | None = None,
-    size_us: int,
-    advance_us: int,
-    total: bool = False,
-) -> Windows:
-    """Average over ``[t - size, t)``, or with ``total`` the integral, at all ``t`` that are multiples of ``advance``.
-
-    ``drift`` is infinite where unknown. Without ``certainty`` all pieces are certain. A value may come out as not finite,
-    when a piece is, or a sum overflows; then also later ones of the same run.
-
-    >>> zero = np.zeros(1, np.int64)
-    >>> found = window_average_every(zero, [0.0], [5.0], [[0.0, 2.0]], [0, 1], err=[0.5], size_us=2_000_000,
-    ...                              advance_us=1_000_000)
-    >>> found.first, found.values, found.err.round(12)
-    (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
-    """
-    bounds = (err, drift, certainty)
-    return window_averages_every(
-        (ref, lo, hi, c), offsets, bounds, sizes_us=[size_us], advance_us=advance_us, total=total
-    )[0]
-
-
 def window_averages_every(
     table: tuple[Ints, Array, Array, Array],
     offsets: Ints,
@@ -301,12 +270,17 @@ def window_averages_every(
     advance_us: int,
     total: bool = False,
 ) -> list[Windows]:
-    """As :func:`window_average_every` for windows of several sizes, which costs little more than for one.
+    """Averages over ``[t - size, t)``, or with ``total`` integrals, of each size at all ``t`` that are multiples of ``advance``.
 
-    Those that share panes have one set of stretches, that of the smallest; the others are absent (code 0) until they are full.
+    ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``: ``drift`` is infinite where unknown; without
+    ``certainty`` all pieces are certain. A value may come out as not finite, when a piece is, or a sum overflows; then also
+    later ones of the same run. Sizes that are equally long beyond a multiple of ``advance`` share their panes, and cost little
+    more than one; they have one set of stretches, that of the smallest; the others are absent (code 0) until they are full.
 
-    ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``. Sizes that are equally long beyond a
-    multiple of ``advance`` share their panes.
+    >>> table, bounds = (np.zeros(1, np.int64), [0.0], [5.0], [[0.0, 2.0]]), ([0.5], None, None)
+    >>> (found,) = window_averages_every(table, [0, 1], bounds, sizes_us=[2_000_000], advance_us=1_000_000)
+    >>> found.first, found.values, found.err.round(12)
+    (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
     """
     table, checked, offsets = _pieces(table, bounds, offsets)
     if advance_us <= 0 or any(size <= 0 for size in sizes_us):

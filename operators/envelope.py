@@ -23,40 +23,26 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE
-from pulse.core.columns import Columns
 from pulse.kernels.align import align, coefficients_at
 from pulse.kernels.envelope import Envelope as Pieces
 from pulse.kernels.envelope import envelope
 from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import subtract
-from pulse.operators.regroup import Regrouped, about_own_start, columns_by, placed, prefer, regroup
+from pulse.operators.across import AcrossKeys
+from pulse.operators.regroup import Regrouped, about_own_start, placed, prefer, regroup
 from pulse.operators.relation import Relation
 
 
 @dataclass(frozen=True)
-class Envelope:
-    """``function`` ("min" or "max") of ``argument`` over the keys that share ``by``, named ``output``.
-
-    ``phase`` is "whole", "partial" or "merge"; a merge takes what the partial phase gave, named ``output`` already.
-    """
-
-    function: str
-    argument: str
-    output: str
-    by: tuple[str, ...]
-    phase: str = "whole"
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return columns_by(before, self.by, (self.output,))
+class Envelope(AcrossKeys):
+    """``min`` or ``max``."""
 
     def segments(self, relation: Relation) -> Relation:
         """The envelope of each group."""
-        source = self.output if self.phase == "merge" else self.argument
         bare = replace(
             relation,
-            models={self.output: relation.models[source]},
-            err={self.output: relation.err[source]},
+            models={self.output: relation.models[self.source]},
+            err={self.output: relation.err[self.source]},
             drift={},
             unmodelled={},
         )

@@ -14,38 +14,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pulse.core.columns import Columns
-from pulse.operators.regroup import columns_by
+from pulse.operators.across import AcrossKeys
 from pulse.operators.relation import Relation
 
 
 @dataclass(frozen=True)
-class Gather:
-    """The points of ``argument``, named ``output``, of all keys that share ``by``.
-
-    In parts, too: what was gathered of parts and gathered again is what is gathered of the whole. A "merge" takes ``output``.
-    """
-
-    argument: str
-    output: str
-    by: tuple[str, ...]
-    phase: str = "whole"
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return columns_by(before, self.by, (self.output,))
+class Gather(AcrossKeys):
+    """``each``: the points of all keys. What was gathered of parts and gathered again is what is gathered of the whole."""
 
     def segments(self, relation: Relation) -> Relation:
         """The points of each group, in time."""
-        source = self.output if self.phase == "merge" else self.argument
         names = relation.columns.key_names
         keys = tuple(relation.keys[names.index(name)] for name in names if name in self.by)
         bare = replace(
             relation,
             columns=self.columns(relation.columns),
             keys=keys,
-            models={self.output: relation.models[source]},
-            err={self.output: relation.err[source]},
+            models={self.output: relation.models[self.source]},
+            err={self.output: relation.err[self.source]},
             drift={},
             unmodelled={},
         )

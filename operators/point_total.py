@@ -14,34 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pulse.core.columns import Columns
 from pulse.core.instants import split
+from pulse.operators.across import AcrossKeys
 from pulse.operators.gather import Gather
 from pulse.operators.point_window import PointWindow
-from pulse.operators.regroup import columns_by
 from pulse.operators.relation import Relation
 
 
 @dataclass(frozen=True)
-class PointTotal:
-    """``function`` of the points of ``argument`` at each instant over the keys that share ``by``, named ``output``.
-
-    A "partial" phase gathers points, a "merge" those of all parts.
-    """
-
-    function: str
-    argument: str
-    output: str
-    by: tuple[str, ...]
-    phase: str = "whole"
-
-    def columns(self, before: Columns) -> Columns:
-        """What comes out of an input of such columns."""
-        return columns_by(before, self.by, (self.output,))
+class PointTotal(AcrossKeys):
+    """Any function of the points at each instant. A partial phase gathers points, a merge those of all parts."""
 
     def segments(self, relation: Relation) -> Relation:
         """One point for each group and instant that has some."""
-        gathered = Gather(self.argument, self.output, self.by, self.phase).segments(relation)
+        gathered = Gather("each", self.argument, self.output, self.by, self.phase).segments(relation)
         if self.phase == "partial":
             return gathered
         instant, group = split(gathered.ref, gathered.lo)[0], gathered.group

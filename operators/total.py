@@ -25,23 +25,15 @@ from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE
 from pulse.core.columns import Columns
 from pulse.kernels.align import align, coefficients_at
 from pulse.kernels.polynomial import add
+from pulse.operators.across import AcrossKeys
 from pulse.operators.lineage import Lineage
 from pulse.operators.regroup import about_own_start, columns_by, prefer, regroup
 from pulse.operators.relation import Relation
 
 
 @dataclass(frozen=True)
-class Total:
-    """``function`` ("sum" or "avg") of ``argument`` over the keys that share ``by``, named ``output``.
-
-    ``phase`` is "whole", "partial" or "merge"; a merge takes what the partial phase gave, by its names.
-    """
-
-    function: str
-    argument: str
-    output: str
-    by: tuple[str, ...]
-    phase: str = "whole"
+class Total(AcrossKeys):
+    """``sum`` or ``avg``. What a partial phase gives of an average has a number of rows beside the sum."""
 
     @property
     def count(self) -> str:
@@ -56,16 +48,14 @@ class Total:
     def segments(self, relation: Relation) -> Relation:
         """The totals of each group."""
         n = len(relation)
-        merge = self.phase == "merge"
-        source = self.output if merge else self.argument
-        counted = merge and self.function == "avg"
+        counted = self.phase == "merge" and self.function == "avg"
         bare = replace(
             relation,
             models={
-                self.output: relation.models[source],
+                self.output: relation.models[self.source],
                 self.count: relation.models[self.count] if counted else np.ones((n, 1)),
             },
-            err={self.output: relation.err[source], self.count: np.zeros(n)},
+            err={self.output: relation.err[self.source], self.count: np.zeros(n)},
             drift={},
             unmodelled={},
         )

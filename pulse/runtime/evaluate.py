@@ -276,11 +276,13 @@ def _point_window(node: Window) -> PointWindow:
 
 def across_operator(node: Across) -> Envelope | Total | Gather | PointTotal:
     """What evaluates an aggregate across keys."""
+    operator: type[Envelope] | type[Total] | type[Gather] | type[PointTotal]
     if node.function == "each":
-        return Gather(node.argument, node.output, node.by, node.phase)
-    if node.input.columns.points:
-        return PointTotal(node.function, node.argument, node.output, node.by, node.phase)
-    operator = Envelope if node.function in ("min", "max") else Total
+        operator = Gather
+    elif node.input.columns.points:
+        operator = PointTotal
+    else:
+        operator = Envelope if node.function in ("min", "max") else Total
     return operator(node.function, node.argument, node.output, node.by, node.phase)
 
 

@@ -7,12 +7,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pulse.kernels.window_average import first_not_finite, window_average_every
+from pulse.kernels.window_average import first_not_finite, window_averages_every
 from tests import naive
 from tests.strategies import EPOCH_US, SCALES, coefficients, functions
 
 SECOND = 1_000_000
 NEAR = SCALES[:3]
+
+
+def window_average_every(
+    ref, lo, hi, c, offsets, *, err, drift=None, certainty=None, size_us, advance_us, total=False
+):
+    """Windows of one size."""
+    table, bounds = (ref, lo, hi, c), (err, drift, certainty)
+    (found,) = window_averages_every(
+        table, offsets, bounds, sizes_us=[size_us], advance_us=advance_us, total=total
+    )
+    return found
 
 
 @st.composite

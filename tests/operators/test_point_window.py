@@ -131,15 +131,17 @@ def test_points_of_several_keys_are_gathered() -> None:
     relation = points(
         [("a", 0, 1.0, 0.0, 3), ("a", 5, 2.0, 0.0, 3), ("b", 0, 4.0, 0.0, 3), ("b", 3, 8.0, 0.0, 3)]
     )
-    one = Gather("x", "y", ()).segments(relation)
+    one = Gather("each", "x", "y", ()).segments(relation)
     assert one.columns == Columns((), ("y",), (), "t", True)
     assert one.models["y"][:, 0].tolist() == [1.0, 4.0, 8.0, 2.0]
     assert PointWindow("count", "y", "w", 4).segments(one).models["w"][:, 0].tolist() == [2, 3, 1, 2, 1]
-    by = Gather("x", "y", ("v",)).segments(relation)
+    by = Gather("each", "x", "y", ("v",)).segments(relation)
     assert by.keys[0].to_pylist() == ["A", "B"]
-    again = Gather("x", "y", (), "merge").segments(Gather("x", "y", (), "partial").segments(relation))
+    again = Gather("each", "x", "y", (), "merge").segments(
+        Gather("each", "x", "y", (), "partial").segments(relation)
+    )
     assert again.models["y"].tolist() == one.models["y"].tolist()
-    assert len(Gather("x", "y", ()).segments(points([]))) == 0
+    assert len(Gather("each", "x", "y", ()).segments(points([]))) == 0
 
 
 def test_it_pickles_and_says_what_is_wrong() -> None:
