@@ -56,7 +56,8 @@ class Tuples(NamedTuple):
 class Objects:
     """``tuples`` tuples of ``objects`` objects that come at ``rate`` a second, ``per_segment`` of an object's to a segment.
 
-    ``speed`` is the typical velocity in metres a second; ``stream`` tells streams of one workload apart.
+    ``speed`` is the typical velocity in metres a second, ``noise`` the largest as a share of the bound: below a half, a model
+    that starts from a noisy tuple still keeps the bound. ``stream`` tells streams of one workload apart.
     """
 
     tuples: int
@@ -65,19 +66,25 @@ class Objects:
     rate: float = 3000.0
     speed: float = 10.0
     precision: float = 0.01
+    noise: float = 0.4
     stream: int = 0
 
     def __post_init__(self) -> None:
-        if self.tuples < self.objects or self.per_segment < 1.0:
+        if self.tuples < self.objects or self.per_segment < 1.0 or not 0.0 <= self.noise < 1.0:
             raise ValueError(
-                f"expected a tuple or more per object and segment, got {self.tuples} of {self.objects} objects, "
-                f"{self.per_segment} per segment"
+                f"expected a tuple or more per object and segment, and noise below the bound, got {self.tuples} of "
+                f"{self.objects} objects, {self.per_segment} per segment, noise {self.noise}"
             )
 
     @property
     def seconds(self) -> float:
         """How long the stream is."""
         return self.tuples / self.rate
+
+    @property
+    def segment_seconds(self) -> float:
+        """How long a segment is, on average."""
+        return self.per_segment * self.objects / self.rate
 
     # -- the same, as tuples and as segments ------------------------------------------------------------------
 
@@ -171,7 +178,9 @@ def _walk(asked: Objects) -> _Path:
         # The truth is at least the model less the bound, so a bound of p / (1 + p) of the model is p of the truth or less.
         err = asked.precision / (1.0 + asked.precision) * np.minimum(knot, after)
         least = np.minimum(err, np.concatenate([err[:1], err[:-1]]))  # where two segments meet, of both
-        noise = rng.uniform(-0.9, 0.9, (count, k)) * np.where(starts[:, None], least[segment], err[segment])
+        noise = rng.uniform(-asked.noise, asked.noise, (count, k)) * np.where(
+            starts[:, None], least[segment], err[segment]
+        )
         model = knot[segment] + slope[segment] * (seconds[:count] - seconds[first][segment])
         for made, one in zip(
             (seen, velocity, knots, slopes, errs),

@@ -1,0 +1,67 @@
+"""Segments as predictive processing has them (Pulse paper, IV): every tuple is validated, and a model begins where it must.
+
+``MODEL x = x + vx * t, y = y + vy * t``: a tuple's own values are the coefficients, and the model holds until it expires, which
+is after as many tuples as a segment is to have, or is violated. Tuples of the workload stay within half the bound of their path,
+so that none is. Beside solving, an operator then pays for checking each tuple.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pulse.benchmarks.workload import COLUMNS, SECOND, Objects
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import CERTAIN
+from pulse.kernels.key_state import Layout, fresh
+from pulse.kernels.knots import SAMPLES
+from pulse.kernels.validate import BEGIN, END, KEY, validate
+from pulse.operators.relation import Relation
+
+_RULES = np.array([[SAMPLES, 0, 0, 2], [SAMPLES, 0, 1, 3]])
+
+
+class Validation:
+    """The tuples of a workload, laid out as the validator takes them: columns x, y, vx, vy."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        tuples = objects.stream_tuples
+        self.t = tuples.t
+        self.values = np.stack([tuples.x, tuples.y, tuples.vx, tuples.vy])
+        self.who = tuples.id[None]
+        self.bounds = np.array([[objects.precision, 0.0]] * 2)
+        # A tuple at the instant of expiry finds the model expired. Instants are rounded: half a period lies between.
+        period = objects.objects / objects.rate
+        self.horizon = round((np.ceil(objects.per_segment) - 0.5) * period * SECOND)
+        self.keys = objects.relation.keys
+
+    def segments(self) -> Relation:
+        """Validate every tuple from the start; the models that began, by key and time."""
+        state = fresh(self.objects.objects, Layout(2, 2))
+        found = validate(self.t, self.values, self.who, _RULES, self.bounds, self.horizon, state)
+        order = np.argsort(found.event[:, KEY].astype(np.uint16), kind="stable")
+        event, c, err = found.event[order], found.c[order], found.err[order]
+        offsets = np.searchsorted(event[:, KEY], np.arange(self.objects.objects + 1))
+        begin = np.ascontiguousarray(event[:, BEGIN])
+        n = len(begin)
+        return Relation(
+            columns=COLUMNS,
+            keys=self.keys,
+            offsets=offsets,
+            ref=begin,
+            lo=np.zeros(n),
+            hi=(_until(begin, event[:, END], offsets) - begin) / SECOND,
+            models={"x": np.ascontiguousarray(c[:, 0]), "y": np.ascontiguousarray(c[:, 1])},
+            err={"x": np.ascontiguousarray(err[:, 0]), "y": np.ascontiguousarray(err[:, 1])},
+            drift={},
+            certainty=np.full(n, CERTAIN, np.uint8),
+        )
+
+
+def _until(begin: IntArray, end: IntArray, offsets: IntArray) -> IntArray:
+    """Where each model is followed by the next of its key (semantics 1.4); the last ends as it said."""
+    until = np.empty_like(begin)
+    until[:-1], until[-1:] = begin[1:], end[-1:]
+    lasts = offsets[1:][np.diff(offsets) > 0] - 1
+    until[lasts] = end[lasts]
+    return until
