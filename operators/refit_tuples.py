@@ -137,7 +137,8 @@ class _Ledger:
         near = np.append(np.flatnonzero(named[instant[:n]]), np.arange(n, len(instant)))
         # Only rows of instants that are named can be meant: the others need no identity.
         self.identity = np.full(len(instant), -1, dtype=np.int64)
-        self.identity[near] = _identities(both.take(pa.array(near)), instant[near], schema)
+        values = both.select([*schema.modelled_names, *schema.unmodelled_names]).take(pa.array(near))
+        self.identity[near] = row_codes(values, instant[near])
         self.place = np.arange(len(instant))
         self.alive = np.arange(len(instant)) < n
         self.recorded: dict[int, list[int]] = {}
@@ -196,15 +197,19 @@ class _Ledger:
         return not_recorded(f"{key or 'the only key'}, {at}", row, held, self._said, replaces=replaces)
 
 
-def _identities(rows: pa.Table, instant: IntArray, schema: StreamSchema) -> IntArray:
-    """Codes that are equal for equal instants and values; -0.0 is 0.0, and what is no number is like its kind."""
-    code = np.unique(instant, return_inverse=True)[1]
-    for name in (*schema.modelled_names, *schema.unmodelled_names):
+def row_codes(rows: pa.Table, within: IntArray | None = None) -> IntArray:
+    """Numbers that are equal for equal rows, of equal ``within``; -0.0 is 0.0, and what is no number is like its kind.
+
+    >>> row_codes(pa.table({"x": [0.0, 1.0, -0.0], "u": ["p", "p", "p"]})).tolist()
+    [0, 1, 0]
+    """
+    code = np.zeros(rows.num_rows, np.int64) if within is None else np.unique(within, return_inverse=True)[1]
+    for name in rows.column_names:
         column = _whole(rows, name)
         if pa.types.is_floating(column.type):
             column = pa.array(column.to_numpy(zero_copy_only=False) + 0.0)
-        own = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64)
-        code = np.unique(code * (own.max(initial=0) + 2) + own, return_inverse=True)[1]
+        own = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
+        code = np.unique(code * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
     return code
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import BoolArray
 from pulse.core.regions import Regions
-from pulse.operators.refit_tuples import as_tuples
+from pulse.operators.refit_tuples import as_tuples, row_codes
 from pulse.stream.revisions import KIND, KNOWN, Revisions
 
 ALREADY = "already recorded"
@@ -65,15 +65,3 @@ def repeated(tuples: Sequence[pa.Table], revisions: Revisions) -> BoolArray:
             found[element] = old < 0 and there[codes[new]] > 0
             there[codes[new]] += 1
     return found
-
-
-def row_codes(rows: pa.Table) -> IntArray:
-    """Numbers that are equal for equal rows; -0.0 is 0.0."""
-    code = np.zeros(rows.num_rows, dtype=np.int64)
-    for column in rows.itercolumns():
-        values = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        if pa.types.is_floating(values.type):
-            values = pa.array(values.to_numpy(zero_copy_only=False) + 0.0)
-        own = values.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
-        code = np.unique(code * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
-    return code
