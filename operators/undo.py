@@ -41,6 +41,11 @@ class Undo:
         """What is done."""
         return raw_units(self.log, self.schema)
 
+    @cached_property
+    def _inverse(self) -> dict[str, Steps]:
+        """What undoes each attribute, compiled once."""
+        return {name: steps.inverse() for name, steps in self.units.steps.items()}
+
     @property
     def columns(self) -> list[str]:
         """What has to be read of the tuples."""
@@ -70,7 +75,7 @@ class Undo:
         bad = np.zeros(len(at), np.bool_)
         for name, (column, unfit) in found.items():
             batch = batch.set_column(batch.schema.get_field_index(name), name, column)
-            bad |= unfit
+            bad = bad if unfit is None else bad | unfit
         return self._without(batch, bad, "no whole number once undone", leave).select(needed_columns(schema))
 
     def _timed(self, batch: pa.RecordBatch, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
@@ -90,17 +95,17 @@ class Undo:
 
     def _undone(
         self, batch: pa.RecordBatch, name: str, steps: Steps, at: IntArray
-    ) -> tuple[pa.Array, BoolArray]:
+    ) -> tuple[pa.Array, BoolArray | None]:
         """A column undone, and the rows in which there is nothing that it could have been."""
-        column, unfit = batch.column(name), np.zeros(len(at), np.bool_)
+        column = batch.column(name)
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         if pa.types.is_integer(column.type) and name not in self.schema.modelled_names:
             whole = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
             compared = {one: batch.column(one) for one in steps.columns}
-            moved, unfit = _exact(whole, *steps.inverse().exactly(compared, at))
+            moved, unfit = _exact(whole, *self._inverse[name].exactly(compared, at))
             return pa.array(moved, mask=null), unfit if null is None else unfit & ~null
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return pa.array(_applied(values, steps.inverse(), batch, at), mask=null), unfit
+        return pa.array(_applied(values, self._inverse[name], batch, at), mask=null), None
 
     def _without(
         self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: Leave, *, keep: bool = True

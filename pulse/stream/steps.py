@@ -186,11 +186,12 @@ class Steps:
 
     def _codes(self, columns: Mapping[str, Any], rows: int) -> IntArray:
         """A number per row for the classes of all columns together."""
-        code = np.zeros(rows, np.int64)
+        code: IntArray | None = None
         for name, kind in zip(self.columns, self.classes, strict=True):
             _check_kind(name, kind, columns[name].type)
-            code = code * len(kind) + kind.codes(columns[name])
-        return code
+            own = kind.codes(columns[name])
+            code = own if code is None else code * len(kind) + own
+        return np.zeros(rows, np.int64) if code is None else code
 
     @cached_property
     def _events(self) -> list[tuple[list[IntArray], list[tuple[int, int]], int]]:

@@ -184,3 +184,21 @@ def test_a_whole_number_that_undoes_to_none_is_left_out():
 def test_only_numbers_can_be_altered():
     with pytest.raises(AccentError, match="'v' is an unmodelled attribute, string; expected numbers"):
         checked(Accent.parse("[[true, alter(v, y + 1)]]"))
+
+
+@given(accents(), ROWS)
+def test_what_segments_tell_is_in_a_unit_that_the_row_has_been_in(some, row):
+    """A scan passes what keys, times and unmodelled attributes of the start can say; what it holds stays in older units."""
+    now = {name: value for name, value in row.items() if value is not None}
+    shown, been = dict(now), {name: {now[name]} for name in "ab"}
+    for one in some:
+        now = one.altered(now)
+        been = {name: been[name] | {now[name]} for name in "ab"}
+    told = checked(*some).told(SCHEMA)
+    for one in told.accents:
+        assert one.attribute in "ab"
+        assert one.description.attributes <= {"k", "n", "v", "t"}
+        shown = one.altered(shown)
+    assert all(shown[name] in been[name] for name in "ab")
+    if not checked(*some).needs_tuples(SCHEMA):
+        assert {name: shown[name] for name in "ab"} == {name: now[name] for name in "ab"}
