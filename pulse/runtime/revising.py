@@ -146,6 +146,12 @@ class Reviser:
         self.radius: Reach = radius(self.plan)
         self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
         chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
+        for node in () if isinstance(chosen, str) else chosen:
+            if _is_across(node):
+                raise ValueError(
+                    f"points: expected nodes whose results are known beside what changed, got {line(node)}: of an aggregate "
+                    "across keys they are known only where all keys were replayed"
+                )
         self._with_points = chosen
         self._chosen = points is None  # so that points may come and go as pays off
         self._needed = below_windows(self.plan)
@@ -350,6 +356,13 @@ class Reviser:
 def _takes_possible(node: Node) -> bool:
     """Whether what is certain of the node's results depends on rows that are only possible."""
     return isinstance(node, Across) or (isinstance(node, Window) and node.inputs[0].columns.points)
+
+
+def _is_across(node: Node) -> bool:
+    """Whether rows are those of an aggregate across keys, chosen or named anew at most."""
+    return isinstance(node, Across) or (
+        not isinstance(node, Window) and any(_is_across(one) for one in node.inputs)
+    )
 
 
 def _rows_of(delta: Delta) -> int:

@@ -268,6 +268,11 @@ def test_mistakes_are_told() -> None:
         Reviser(query_of("window"), STREAMS, mode="best")
     with pytest.raises(ValueError, match="keep: expected microseconds, 'radius' or None"):
         Reviser(query_of("window"), STREAMS, keep="all")
+    mean = Reviser(query_of("mean of a filter"), STREAMS).plan
+    with pytest.raises(
+        ValueError, match="points: expected nodes whose results are known beside what changed, got"
+    ):
+        Reviser(query_of("mean of a filter"), STREAMS, points=[mean])
     idle = Reviser(query_of("window"), STREAMS)
     with pytest.raises(RevisionError, match="start it"):
         idle.revise({})
