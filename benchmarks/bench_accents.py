@@ -27,13 +27,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse import apply_changes
 from pulse.core import StreamSchema
 from pulse.core.columns import Columns
 from pulse.core.time import format_instant
 from pulse.datasets.generators import generate
 from pulse.kernels import _jit
 from pulse.operators.alter import Alter
+from pulse.operators.changelog import apply_changes
 from pulse.operators.relation import Relation
 from pulse.runtime import accents as runtime_accents
 from pulse.runtime import local
