@@ -9,6 +9,9 @@ MAPPED := kernels operators validation datasets benchmarks
 SOURCES := pulse $(MAPPED) tests
 PYTHON ?=
 QUICK ?=
+WORKERS ?= 2
+# Each worker takes a stretch of the suite, in order, and then from what the other has left.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ONLY ?=
 COMPARE ?=
 
@@ -45,7 +48,7 @@ $(STAMP): setup.cfg pyproject.toml
 demo: install ## run the main job on sample data
 	$(BIN)/pulse demo
 
-test: install lint types tests nojit ## lint, types, the whole suite, then the kernels with the JIT off
+test: install lint types tests nojit ## lint, types, the whole suite, then the kernels with the JIT off (WORKERS=2 at a time)
 
 lint: install
 	$(BIN)/ruff check $(SOURCES)
@@ -58,10 +61,11 @@ types: install
 	cd $(VENV)/typing && ../bin/mypy --config-file ../../setup.cfg --cache-dir ../../.mypy_cache -p pulse
 
 tests: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m tests.warming $(WORKERS)
+	$(PYTEST)
 
 nojit: install
-	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(BIN)/python -m pytest tests/kernels
+	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(PYTEST) tests/kernels
 
 bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; ONLY=fig5; COMPARE=run.json: fail where slower)
 	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
