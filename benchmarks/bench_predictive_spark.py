@@ -2,59 +2,87 @@
 what the way there costs (a stateful operator that drops what it is given, tuple by tuple and in Pulse's parcels), with the same
 prediction in process on the same files, and with Structured Streaming on the tuples themselves.
 
-Run with ``make bench``, or ``pytest benchmarks/bench_predictive_spark.py -o python_files='bench_*.py'``. ``PULSE_BENCH_QUICK=1``
-takes few batches. Each timed round is one file: put into the folder, and waited for. A first, larger file in which all symbols
-occur is not timed. On tuples Spark answers less: for MACD the average of the short window only, without the long one and the
-join; few tuples fall into each of its windows. The job on Spark and the one in process are held to the same figures (the number
-of changes to a thousandth), and all to the number of tuples.
+Each timed round is one file: put into the folder, and waited for. A first, larger file in which all symbols occur is not timed.
+On tuples Spark answers less: for MACD the average of the short window only, over tuples, without the long one and the join; few
+tuples fall into each of its windows. The job on Spark and the one in process are held to the same figures (the number of changes
+to a thousandth), the latter's answer to the exact one over the first tuples, and Spark's own to DuckDB's.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, MACD, QUICK
+from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, MACD, RATE, predictor_of
+from pulse.benchmarks.peers.duckdb_peer import DuckDB
+from pulse.benchmarks.peers.questions import Above, Macd
+from pulse.benchmarks.prediction_checks import held_as_answer
+from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accuracy, apart, exact, record, sizes
 from pulse.datasets.generators import frame
-from pulse.kernels import _jit
+from pulse.language import parse
 from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_parcels import PARCELS, Packer
 from pulse.runtime.predictor import Prediction, Tally
-from pulse.runtime.sources import frame_of, predictor_of, read_batch, unseen
+from pulse.runtime.sources import frame_of, read_batch, unseen
+from pulse.runtime.sources import predictor_of as predictor_of_job
 from pulse.runtime.trial import dropped
 from pulse.session import Session
 
 FIRST = 50_000  # tuples of the file that is not timed
-RATE = 5.0  # ticks a second, of all symbols: prices leave their 1 % within every file, so that solving is timed too
-SIZES = (1_000, 100_000) if QUICK else (1_000, 10_000, 100_000)
-ROUNDS = 4 if QUICK else 20
+SIZES = sizes((1_000, 50_000), (1_000, 10_000, 100_000))
+ROUNDS = sizes(3, 20)
 QUERIES = {"filter": ABOVE, "macd": MACD}
 ON_TUPLES = {
     "filter": "select symbol, t, price from ticks where price > 60",
     "macd": "select symbol, window(t, '10 seconds', '2 seconds') as w, avg(price) as a from ticks "
     "group by symbol, window(t, '10 seconds', '2 seconds')",
 }
-CONTENDERS = ("pulse, Spark", "pulse", "no-op, parcels", "no-op, tuples", "Spark on tuples")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    _jit.warm()
+PARCELLED, UNPARCELLED, ON_SPARK = f"{FLOOR}no-op, parcels", f"{FLOOR}no-op, tuples", "Spark on tuples"
+CONTENDERS = (OURS_ON_SPARK, OURS, PARCELLED, UNPARCELLED, ON_SPARK)
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Session]:
     # Without it a watermark that moved would be followed by a batch without tuples, which no other contender has.
     settings: dict[str, Any] = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
-    with Session("local[*]", **settings) as session:
+    with apart("starting Spark"):
+        session = Session("local[*]", **settings)
+        session.spark.range(1).collect()
+    with session:
         yield session
+
+
+@cache
+def accuracy_of(name: str) -> Accuracy:
+    """Of the prediction, over the first file: the answer against the exact one. Later files differ in nothing."""
+    table = frame("ticks", FIRST, seed=SEED, rate=RATE, sessions=False)
+    query = parse(QUERIES[name], {"S": predictor_of(name, "").specs["S"].schema}).bind({})
+    macd = name == "macd"
+    peer = DuckDB(load=True)
+    peer.connection.register("given", table)
+    peer.connection.execute("""create table ticks as select symbol::varchar as symbol, epoch_us(t) as t, price from
+        (select *, row_number() over () as r from given) order by symbol, r""")
+    truth = peer.macd(Macd()) if macd else peer.above(Above(level=60.0, every=10))
+    peer.close()
+    return held_as_answer(
+        query,
+        lambda asked: predictor_of(name, "", asked),
+        [{"S": table}],
+        truth,
+        every=(2 if macd else 10) * 1_000_000,
+        value="diff" if macd else "price",
+        level=0.0 if macd else 60.0,
+        slack=1e-6,
+    )
 
 
 class Files:
@@ -62,7 +90,7 @@ class Files:
 
     def __init__(self, root: Path, size: int) -> None:
         self.root, self.size, self.rows = root, size, FIRST + ROUNDS * size
-        table = frame("ticks", self.rows, seed=1, rate=RATE, sessions=False)
+        table = frame("ticks", self.rows, seed=SEED, rate=RATE, sessions=False)
         begins = [0, *range(FIRST, self.rows, size)]
         self.waiting = [root / f"{i:05d}.parquet" for i in range(len(begins))]
         for begin, end, file in zip(begins, [*begins[1:], self.rows], self.waiting, strict=True):
@@ -85,7 +113,7 @@ class Files:
             "time": "t",
             "model": {"price": "step"},
             "error": "1%",
-            "horizon": "1 h",
+            "horizon": "1000 h",
             "columns": {"symbol": "string", "t": "timestamp[us]", "price": "float64"},
             "options": {"maxFilesPerTrigger": 1},
         }
@@ -104,7 +132,7 @@ class InProcess:
 
     def __init__(self, files: Files, query: str) -> None:
         self.files, self.job = files, files.job(query)
-        self.prediction = Prediction(predictor_of(self.job))
+        self.prediction = Prediction(predictor_of_job(self.job))
         self.schemas = {name: spec.schema for name, spec in self.prediction.predictor.specs.items()}
         self.seen: dict[str, set[Path]] = {name: set() for name in self.schemas}
         self.changes: list[int] = []  # by batch
@@ -186,7 +214,7 @@ def _told(tally: Tally, names: tuple[str, ...]) -> dict[str, int]:
 def no_op(files: Files, session: Session, *, parcels: bool) -> OnSpark:
     """The same source and buckets, to a stateful operator that drops everything."""
     job = files.job(ABOVE)
-    predictor = predictor_of(job)
+    predictor = predictor_of_job(job)
     tuples = frame_of(session.spark, job.streams["S"], predictor.specs["S"].schema, job.buckets)
     plain = tuples.selectExpr("_place as place", "symbol", "t", "price")
     given = tuples.mapInArrow(Packer("S"), PARCELS) if parcels else plain
@@ -212,13 +240,38 @@ def _noop_sink(rows: Any, files: Files) -> Any:
     return writer.option("checkpointLocation", str(files.root / "checkpoint")).start()
 
 
+def check_tuples(files: Files, name: str, session: Session) -> Accuracy:
+    """Spark's text over all files at once, against DuckDB's."""
+    frame_ = session.spark.read.parquet(str(files.folder))
+    frame_.createOrReplaceTempView("ticks")
+    rows: pa.Table = session.spark.sql(ON_TUPLES[name]).toArrow()
+    with duckdb.connect() as connection:
+        connection.register("found", rows)
+        source = f"read_parquet('{files.folder}/*.parquet')"
+        if name == "filter":
+            wanted = connection.execute(
+                f"select count(*), sum(price) from {source} where price > 60"
+            ).fetchone()
+            told = connection.execute("select count(*), sum(price) from found").fetchone()
+        else:
+            wanted = connection.execute(f"""select count(*), sum(a) from (
+                select symbol, unnest(range(epoch_us(t) // 2000000 - 4, epoch_us(t) // 2000000 + 1)) as k, avg(price) as a
+                from {source} group by all)""").fetchone()
+            told = connection.execute("select count(*), sum(a) from found").fetchone()
+    assert wanted is not None
+    assert told is not None
+    assert told[0] == wanted[0]
+    assert told[1] == pytest.approx(wanted[1], rel=1e-9)
+    return exact()
+
+
 def contender_of(contender: str, files: Files, name: str, session: Session) -> Any:
-    if contender == "pulse":
+    if contender == OURS:
         return InProcess(files, QUERIES[name])
-    if contender == "pulse, Spark":
+    if contender == OURS_ON_SPARK:
         return OurJob(files, QUERIES[name], session)
-    if contender.startswith("no-op"):
-        return no_op(files, session, parcels="parcels" in contender)
+    if contender.startswith(FLOOR):
+        return no_op(files, session, parcels=contender == PARCELLED)
     return on_tuples(files, name, session)
 
 
@@ -230,22 +283,32 @@ def test_batches(
 ) -> None:
     files = Files(tmp_path, size)
     running = contender_of(contender, files, name, spark)
-    group = f"{name} at 1 %, batches of {size:,}"
-    benchmark.group = group
-    benchmark.extra_info.update(contender=contender, work=size)
-    try:
-        benchmark.pedantic(running.step, rounds=ROUNDS, iterations=1, warmup_rounds=1)
+
+    def judge(_: Any) -> Accuracy:
         running.check()
+        if contender in (OURS, OURS_ON_SPARK):
+            return accuracy_of(name)
+        return check_tuples(files, name, spark) if contender == ON_SPARK else exact()
+
+    try:
+        record(
+            benchmark,
+            running.step,
+            group=f"{name} at 1 %, files of {size:,}",
+            contender=contender,
+            work=size,
+            accuracy=judge,
+            rounds=ROUNDS,
+        )
         if isinstance(running, OnSpark):
-            sys.stdout.write(f"\n{group}, {contender}: {_said(benchmark, running.batches(), size)}\n")
+            benchmark.extra_info["facts"] |= _told_by_spark(running.batches(), size)
     finally:
         running.stop()
 
 
-def _said(benchmark: Any, batches: list[Any], size: int) -> str:
+def _told_by_spark(batches: list[Any], size: int) -> dict[str, float]:
     """Latencies as Spark states them, and the tuples a second that go with them."""
     took = np.array([one.durationMs["triggerExecution"] for one in batches], float)
     p50, p99 = np.percentile(took, [50, 99])
     rate = size * len(took) / took.sum() * 1e3
-    benchmark.extra_info |= {"p50 ms": float(p50), "p99 ms": float(p99), "tuples/s": float(rate)}
-    return f"{rate:,.0f} tuples/s, batch p50 {p50:,.0f} ms, p99 {p99:,.0f} ms of {len(took)}"
+    return {"a batch, p50 ms": float(p50), "p99 ms": float(p99), "tuples/s": float(rate)}

@@ -94,7 +94,8 @@ def sentences(run: Run) -> list[str]:
 
 def _standing(run: Run) -> Iterator[str]:
     if not run.complete:
-        yield f"This run did not reach its end: what follows is what had been measured, {several(len(run.rows), 'row')}."
+        where = f" It got as far as {run.ahead}." if run.ahead else ""
+        yield f"This run did not reach its end: what follows is what had been measured, {several(len(run.rows), 'row')}.{where}"
     if run.failures:
         yield f"{several(len(run.failures), 'benchmark')} failed, without a row: see the list below."
     if run.quick:

@@ -89,6 +89,8 @@ class Run:
     date: str = ""
     quick: bool = False
     complete: bool = True
+    ahead: str = ""
+    """What was running, or next, when a run that is not complete was written."""
     facts: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, Sequence[float]] = field(default_factory=dict)
     chapters: Mapping[str, str] = field(default_factory=dict)
@@ -165,6 +167,7 @@ def run_of(told: Mapping[str, Any]) -> Run:
         date=str(told.get("datetime", "")),
         quick=bool(added.get("quick", False)),
         complete=bool(added.get("complete", True)),
+        ahead=str(added.get("ahead", "")),
         facts=added.get("facts", {}),
         apart=added.get("apart", {}),
         chapters=added.get("chapters", {}),

@@ -1,0 +1,227 @@
+"""A run of the benchmarks, as a plugin of pytest: a report is left, whatever happens.
+
+The folder of a run, ``.benchmarks/<date>``, holds its JSON (pytest-benchmark's, and what Pulse adds), Markdown and one HTML
+page; ``.benchmarks/latest`` points at the last. They are written anew after every benchmark, so that a run that is interrupted,
+or killed, leaves what it had. ``--pulse-compare FILE`` holds the run against an earlier one and fails where rows got worse.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import os
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulse.benchmarks.recording import APART, QUICK
+from pulse.benchmarks.report import facts
+from pulse.benchmarks.report.compare import Comparison, compare
+from pulse.benchmarks.report.files import RUN, write_json, write_report
+from pulse.benchmarks.report.reading import sentences
+from pulse.benchmarks.report.rows import ADDED, Run, read, run_of
+from pulse.benchmarks.report.table import aligned, table
+
+STORAGE = ".benchmarks"
+
+
+class Running:
+    """What is gathered while a run goes on, and written after every benchmark."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        name = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d-%H%M%S") + ("-quick" if QUICK else "")
+        self.folder = Path(config.getoption("pulse_out") or config.rootpath / STORAGE / name)
+        old = config.getoption("pulse_compare")
+        self.old = None if old is None else read(Path(old) / RUN if Path(old).is_dir() else Path(old))
+        self.complete = False
+        self.ahead = ""  # what is running, or is next
+        self.failures: list[dict[str, str]] = []
+        self.skipped: list[dict[str, str]] = []
+        self.chapters: dict[str, str] = {}
+        self.facts = facts.machine() | {"load at the start": facts.load()}
+        self.machine = {"cpu": {"brand_raw": facts.processor()}, "python_version": platform.python_version()}
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """A benchmark or a whole file that failed or was skipped."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            self.skipped.append({"name": report.nodeid, "message": reason})
+        elif report.failed:
+            when = getattr(report, "when", "collect")
+            where = "" if when == "call" else f" ({'while it was read' if when == 'collect' else when})"
+            self.failures.append({"name": report.nodeid + where, "message": _message(report)})
+
+    def added(self) -> dict[str, Any]:
+        """For the JSON."""
+        return {
+            "quick": QUICK,
+            "complete": self.complete,
+            "ahead": self.ahead,
+            "facts": self.facts | {"load at the end": facts.load()},
+            "apart": APART,
+            "chapters": self.chapters,
+            "failures": self.failures,
+            "skipped": self.skipped,
+        }
+
+    def write(self) -> tuple[Run, Comparison | None]:
+        """All of it, as it stands."""
+        session = self.config._benchmarksession  # type: ignore[attr-defined]
+        told = self.config.hook.pytest_benchmark_generate_json(
+            config=self.config,
+            benchmarks=[bench for bench in session.benchmarks if bench and not _unjudged(bench.fixture)],
+            include_data=True,
+            machine_info=self.machine,  # its own, of a package that starts processes to find out, takes seconds
+            commit_info={},
+        )
+        told[ADDED] = self.added()
+        write_json(self.folder, told)
+        run = run_of(told)
+        comparison = None if self.old is None else compare(run, self.old)
+        write_report(self.folder, run, comparison)
+        return run, comparison
+
+
+def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """The error itself, shortened."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
+    return " ".join(text.split())[:400]
+
+
+_RUNNING = pytest.StashKey[Running]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pulse", "reports of Pulse's benchmarks")
+    group.addoption("--pulse-out", metavar="FOLDER", help="the run's folder (.benchmarks/<date>)")
+    group.addoption(
+        "--pulse-compare", metavar="FILE", help="an earlier run's JSON: fail where rows got worse"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.collectonly or config.getoption("benchmark_disable") or hasattr(config, "workerinput"):
+        return
+    try:
+        config.stash[_RUNNING] = Running(config)
+    except (OSError, ValueError) as e:
+        raise pytest.UsageError(f"--pulse-compare: {e}") from e
+    config.option.benchmark_quiet = True  # its table is not ours
+    # Said of a benchmark that fails before it is timed, whose failure would then be told twice.
+    config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used")
+    # A file that cannot be read is reported, the others run.
+    config.option.continue_on_collection_errors = True
+    # As if interrupted from the keyboard: what had been measured is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _EARLY.append(report)
+
+
+_EARLY: list[pytest.CollectReport] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    running = session.config.stash.get(_RUNNING, None)
+    if running is None:
+        return
+    for report in _EARLY:
+        running.note(report)
+    for path in {item.path for item in session.items}:
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        running.chapters[path.stem.removeprefix("bench_")] = " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A benchmark that failed has no row, nor has one without accuracy, which fails for it."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    running = item.config.stash.get(_RUNNING, None)
+    bench = getattr(item, "funcargs", {}).get("benchmark")
+    if running is not None:
+        if call.when == "call" and report.passed and item.path.stem not in _OLD and _unjudged(bench):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} has no row: time it with pulse.benchmarks.recording.record()"
+        if report.failed and bench is not None:
+            bench.has_error = True
+        if report.failed or report.skipped:
+            running.note(report)
+    return report  # type: ignore[return-value]
+
+
+_OLD = ("bench_revisions", "bench_accents")
+
+
+def _unjudged(bench: Any) -> bool:
+    return bench is not None and not isinstance(bench.extra_info.get("accuracy"), dict)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What is known is written before the next begins, which may be the one that ends it all."""
+    running = item.config.stash.get(_RUNNING, None)
+    if running is not None:
+        running.ahead = item.nodeid
+    done = yield
+    if running is not None:
+        running.ahead = nextitem.nodeid if nextitem is not None else ""
+        running.write()
+    return done
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    running = session.config.stash.get(_RUNNING, None)
+    if running is not None:
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        running.complete = ended and not (session.shouldstop or session.shouldfail)
+        if not running.complete and running.ahead:
+            running.failures.append(
+                {"name": running.ahead, "message": "the run ended here, before it was done"}
+            )
+        run, comparison = running.write()
+        if comparison is not None and comparison.flagged and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if run.rows:
+            _point_at(running.folder)
+    return (yield)
+
+
+def _point_at(folder: Path) -> None:
+    """``.benchmarks/latest`` is the last run, where links can be made."""
+    if folder.parent.name != STORAGE:
+        return
+    link = folder.parent / f"latest.{os.getpid()}"
+    with suppress(OSError):
+        link.symlink_to(folder.name)
+        link.replace(folder.parent / "latest")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    running = config.stash.get(_RUNNING, None)
+    if running is None:
+        return
+    run = read(running.folder / RUN)
+    for name, rows in run.tables().items():
+        terminalreporter.write_line("")
+        terminalreporter.write_line(name, bold=True)
+        for line in aligned(*table(rows)):
+            terminalreporter.write_line(line)
+    terminalreporter.section("reading")
+    for sentence in sentences(run):
+        terminalreporter.write_line(f"- {sentence}")
+    if running.old is not None:
+        comparison = compare(run, running.old)
+        terminalreporter.section("compared")
+        terminalreporter.write_line(comparison.summary())
+        for change in comparison.flagged:
+            terminalreporter.write_line(f"- {change.words()}", red=True)
+    terminalreporter.write_line(f"{running.folder}{os.sep}: run.json, report.md, report.html")
