@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pulse.core.bounds import ErrorBound
+from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import (
     Column,
@@ -54,6 +55,10 @@ class Query:
         for value in (self.every, *(bound for _, bound in self.errors)):
             found.update(dict.fromkeys(_parameters(value)))
         return tuple(found)
+
+    def output(self, columns: Columns) -> Columns:
+        """The columns of results: a plan's, with the keys that are selected."""
+        return replace(columns, key=tuple(pair for pair in columns.key if pair[0] in self.select))
 
     def bind(self, values: Mapping[str, Any]) -> Query:
         """The query with all its parameters given."""

@@ -90,9 +90,8 @@ class RevisedJob:
 
     @property
     def columns(self) -> Columns:
-        """What results have: the plan's columns, with only the keys that are selected."""
-        own = self.plan.columns
-        return replace(own, key=tuple(pair for pair in own.key if pair[0] in self.query.select))
+        """What results have."""
+        return self.query.output(self.plan.columns)
 
     @property
     def schema(self) -> pa.Schema:

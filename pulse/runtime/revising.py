@@ -161,9 +161,8 @@ class Reviser:
 
     @property
     def output(self) -> Columns:
-        """The columns of results: the plan's, with the keys that are selected."""
-        own = self.plan.columns
-        return replace(own, key=tuple(pair for pair in own.key if pair[0] in self.query.select))
+        """The columns of results."""
+        return self.query.output(self.plan.columns)
 
     @property
     def schema(self) -> pa.Schema:
