@@ -204,7 +204,7 @@ class OurJob(OnSpark):
         assert _told(mine, names) == _told(other, names)
         # Not exactly: keys solved together are about another reference than by bucket, and a result that is shorter than some
         # microseconds, where two averages meet, is then there or not by rounding (4,458 and 4,459 rows were seen).
-        assert abs(mine.changes - other.changes) <= 1e-3 * other.changes
+        assert abs(mine.changes - other.changes) <= max(1e-3 * other.changes, 8)
 
 
 def _told(tally: Tally, names: tuple[str, ...]) -> dict[str, int]:

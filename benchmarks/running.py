@@ -44,6 +44,7 @@ class Running:
         self.failures: list[dict[str, str]] = []
         self.skipped: list[dict[str, str]] = []
         self.chapters: dict[str, str] = {}
+        self.took: dict[str, float] = {}  # seconds of a chapter, with all that is not timed
         self.facts = facts.machine() | {"load at the start": facts.load()}
         self.machine = {"cpu": {"brand_raw": facts.processor()}, "python_version": platform.python_version()}
 
@@ -66,6 +67,7 @@ class Running:
             "facts": self.facts | {"load at the end": facts.load()},
             "apart": APART,
             "chapters": self.chapters,
+            "took": self.took,
             "failures": self.failures,
             "skipped": self.skipped,
         }
@@ -92,7 +94,7 @@ def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
     """The error itself, shortened."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
-    return " ".join(text.split())[:400]
+    return " ".join(text.strip().partition("\n")[0].split())[:300]
 
 
 _RUNNING = pytest.StashKey[Running]()
@@ -147,6 +149,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     running = item.config.stash.get(_RUNNING, None)
     bench = getattr(item, "funcargs", {}).get("benchmark")
     if running is not None:
+        chapter = item.path.stem.removeprefix("bench_")
+        running.took[chapter] = running.took.get(chapter, 0.0) + call.duration
         if call.when == "call" and report.passed and item.path.stem not in _OLD and _unjudged(bench):
             report.outcome = "failed"
             report.longrepr = f"{item.nodeid} has no row: time it with pulse.benchmarks.recording.record()"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from pulse.benchmarks.report.compare import Comparison
 from pulse.benchmarks.report.reading import crossings, sentences
-from pulse.benchmarks.report.rows import Run, gathered
+from pulse.benchmarks.report.rows import Run, about, gathered
 from pulse.benchmarks.report.table import HEADS, table
-from pulse.benchmarks.report.words import number, seconds
+from pulse.benchmarks.report.words import number
 
 
 def markdown(run: Run, comparison: Comparison | None = None) -> str:
@@ -89,8 +89,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
 
 def _machine(run: Run) -> Iterator[str]:
     yield "## The machine"
-    apart = {f"{name} (apart)": ", ".join(seconds(one) for one in told) for name, told in run.apart.items()}
-    yield _table(["what", ""], [[name, value] for name, value in {**run.facts, **apart}.items()], left=2)
+    yield _table(["what", ""], [[name, value] for name, value in about(run).items()], left=2)
 
 
 def _legend() -> Iterator[str]:

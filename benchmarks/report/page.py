@@ -13,10 +13,10 @@ from pulse.benchmarks.report.dots import dots
 from pulse.benchmarks.report.lines import lines
 from pulse.benchmarks.report.marks import Look, looks, mark
 from pulse.benchmarks.report.reading import Crossing, crossings, duels, sentences
-from pulse.benchmarks.report.rows import Row, Run, gathered
+from pulse.benchmarks.report.rows import Row, Run, about, gathered
 from pulse.benchmarks.report.style import CSS
 from pulse.benchmarks.report.table import HEADS, table
-from pulse.benchmarks.report.words import number, seconds, several, times
+from pulse.benchmarks.report.words import number, several, times
 
 WIDE, NARROW = 980, 350
 """Widths that plots are drawn for, each with letters of the size of the text; the style shows the one that fits."""
@@ -196,9 +196,8 @@ def _legend(rows: Sequence[Row], looked: Mapping[str, Look]) -> str:
 
 
 def _machine(run: Run) -> Iterator[str]:
-    apart = {f"{name}, apart": ", ".join(seconds(one) for one in told) for name, told in run.apart.items()}
     yield '<h2 id="machine">The machine</h2><div class="scroll"><table class="facts">'
-    for name, value in {**run.facts, **apart}.items():
+    for name, value in about(run).items():
         yield f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>"
     yield '</table></div><h2 id="columns">The columns</h2><div class="scroll"><table class="facts">'
     for name, meaning in HEADS.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from pulse.benchmarks.processes import Peak
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy
+from pulse.benchmarks.report.words import seconds
 
 ADDED = "pulse"
 """What a run tells beside pytest-benchmark's own: facts, failures, what was timed apart."""
@@ -94,6 +95,7 @@ class Run:
     facts: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, Sequence[float]] = field(default_factory=dict)
     chapters: Mapping[str, str] = field(default_factory=dict)
+    took: Mapping[str, float] = field(default_factory=dict)
     failures: Sequence[Mapping[str, str]] = ()
     skipped: Sequence[Mapping[str, str]] = ()
 
@@ -131,6 +133,17 @@ def ours_of(rows: Iterable[Row]) -> Row | None:
 def strongest_peer(rows: Iterable[Row]) -> Row | None:
     """The fastest contender that is neither Pulse nor a floor."""
     return min((row for row in rows if row.peer), key=lambda row: row.per_unit, default=None)
+
+
+def about(run: Run) -> dict[str, str]:
+    """The machine, and what was timed apart from all rows, in words."""
+    apart = {f"{name}, apart": ", ".join(seconds(one) for one in told) for name, told in run.apart.items()}
+    took = ", ".join(f"{name} {seconds(one)}" for name, one in run.took.items())
+    return {
+        **run.facts,
+        **apart,
+        **({"time of whole chapters, set-up and checks included": took} if took else {}),
+    }
 
 
 def gathered(rows: Iterable[Row], key: Any) -> dict[str, list[Row]]:
@@ -171,6 +184,7 @@ def run_of(told: Mapping[str, Any]) -> Run:
         facts=added.get("facts", {}),
         apart=added.get("apart", {}),
         chapters=added.get("chapters", {}),
+        took=added.get("took", {}),
         failures=tuple(failures),
         skipped=tuple(added.get("skipped", ())),
     )
