@@ -41,7 +41,7 @@ from pulse.kernels._jit import (
 from pulse.kernels.align import pieces_of
 from pulse.kernels.envelope import ascending, coefficients_of, merge_runs
 from pulse.kernels.extrema import critical_points_row, extrema_work
-from pulse.kernels.polynomial import horner
+from pulse.kernels.polynomial import horner, magnitude
 from pulse.kernels.status import OK, UNCOVERED
 from pulse.kernels.timeline import gap, meets, seconds_between, tolerance
 
@@ -51,6 +51,9 @@ Integers = npt.NDArray[np.int64]
 _TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1))
 _FOUND = types.Tuple((OUT1, OUT_INT1, OUT_BYTE1))
+_CLEAR = (
+    16 * 2.220446049250313e-16
+)  # of a line's magnitude: far more than its value and a step's differ by for rounding
 
 
 class Sliding(NamedTuple):
@@ -166,23 +169,73 @@ def _later_of(a, b):
 
 
 @device
-def _put_ends(table, begin, end, size, parts, counts):
-    """Tail and head of a chain: its pieces, a window later and as they are, where M has a result."""
+def _best_of_line(table, p, upper):
+    """The extremum of a piece of degree 0 or 1, and what rounding may have done to it and to another as large."""
+    _, lo, hi, c = table
+    k = c.shape[1]
+    a, b = horner(c, p, k, lo[p]), horner(c, p, k, hi[p])
+    size = max(magnitude(c, p, k, lo[p]), magnitude(c, p, k, hi[p]))
+    return (a if _better(a, b, upper) else b), _CLEAR * size
+
+
+@device
+def _first_ending_after(parts, s, last, instant):
+    """The first of the parts ``s … last - 1`` that ends after an instant."""
+    ref, _, hi, _, _ = parts
+    while s < last and not _later(instant[0], instant[1], ref[s], hi[s]):
+        s += 1
+    return s
+
+
+@device
+def _is_hidden(parts, s, last, begin, end, best, upper):
+    """Whether the steps from part ``s`` on cover the time from ``begin`` to ``end`` and are better throughout than ``best``."""
+    ref, lo, hi, rows, _ = parts
+    value, margin = best
+    if s == last or _later(begin[0], begin[1], ref[s], lo[s]):
+        return False
+    while True:
+        ahead = rows[s, 0] - value if upper else value - rows[s, 0]
+        if not ahead > margin:
+            return False
+        if not _later(ref[s], hi[s], end[0], end[1]):
+            return True
+        s += 1
+        if s == last or not meets(ref[s - 1], hi[s - 1], ref[s], lo[s]):
+            return False
+
+
+@device
+def _put_ends(table, begin, end, size, upper, parts, counts, steps):
+    """Tail and head of a chain: its pieces, a window later and as they are, where M has a result.
+
+    Of lines those are left out that the chain's ``steps`` hide: with many pieces to a window, nearly all.
+    """
     ref, lo, hi, c = table
     rows = parts[3]
     opens, closes = (ref[begin] + size, lo[begin]), (ref[end - 1], hi[end - 1])
+    behind, ahead = steps
+    last = counts[1]
+    best = (0.0, 0.0)
+    is_line = c.shape[1] <= 2
     for p in range(begin, end):
         if lo[p] == hi[p]:
             continue
-        until = _earlier_of((ref[p] + size, hi[p]), closes)
-        if _put(parts, counts[0], p, (ref[p] + size, lo[p]), until):
+        if is_line:
+            best = _best_of_line(table, p, upper)
+        start, until = (ref[p] + size, lo[p]), _earlier_of((ref[p] + size, hi[p]), closes)
+        behind = _first_ending_after(parts, behind, last, start)
+        hidden = is_line and _is_hidden(parts, behind, last, start, until, best, upper)
+        if not hidden and _put(parts, counts[0], p, start, until):
             rows[counts[0], :] = c[p, :]
             counts[0] += 1
         # A head stays about its own reference, so that its coefficients are untouched.
-        start = lo[p]
+        start, until = (ref[p], lo[p]), (ref[p], hi[p])
         if gap(ref[p], lo[p], opens[0], opens[1]) > 0.0:
-            start = seconds_between(ref[p], opens[0]) + opens[1]
-        if _put(parts, counts[2], p, (ref[p], start), (ref[p], hi[p])):
+            start = (ref[p], seconds_between(ref[p], opens[0]) + opens[1])
+        ahead = _first_ending_after(parts, ahead, last, start)
+        hidden = is_line and _is_hidden(parts, ahead, last, start, until, best, upper)
+        if not hidden and _put(parts, counts[2], p, start, until):
             rows[counts[2], :] = c[p, :]
             counts[2] += 1
 
@@ -210,6 +263,7 @@ def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
                 front = f
                 break
             if _put(parts, m, source[f], _later_of(since, opens), _earlier_of(leaves, closes)):
+                rows[m, :] = 0.0
                 rows[m, 0] = value[f]
                 m += 1
             since = leaves
@@ -218,6 +272,7 @@ def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
             last -= 1
         if i == n or last == first:
             if front >= 0 and _put(parts, m, source[front], _later_of(since, opens), now):
+                rows[m, :] = 0.0
                 rows[m, 0] = value[front]
                 m += 1
             since = now
@@ -245,9 +300,10 @@ def _split(table, offsets, size, upper, parts, spans):
             end = _chain_end(table, p, offsets[g + 1])
             domain = (ref[p] + size, lo[p]), (ref[end - 1], hi[end - 1])
             if _later(domain[0][0], domain[0][1], domain[1][0], domain[1][1]):
-                _put_ends(table, p, end, size, parts, counts)
                 count = _candidates(table, p, end, upper, work, found)
-                counts[1] = _put_steps(table, domain, found, count, size, upper, queue, parts, counts[1])
+                first = counts[1]
+                counts[1] = _put_steps(table, domain, found, count, size, upper, queue, parts, first)
+                _put_ends(table, p, end, size, upper, parts, counts, (first, first))
             p = _next_range(table, end, offsets[g + 1])
         for part in range(3):
             spans[3 * g + part, 1] = counts[part]
@@ -353,18 +409,21 @@ def sliding_extremum(
     n, k = table[3].shape
     room = 2 * n + n * max(k - 1, 1)
     parts = (
-        np.zeros(room, np.int64),
-        np.zeros(room),
-        np.zeros(room),
-        np.zeros((room, k)),
-        np.zeros(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room),
+        np.empty(room),
+        np.empty((room, k)),
+        np.empty(room, np.int64),
     )
-    spans = np.zeros((3 * (len(offsets) - 1), 2), np.int64)
+    spans = np.empty((3 * (len(offsets) - 1), 2), np.int64)
     _split(table, offsets, size, upper, parts, spans)
     part_ref, part_lo, part_hi, part_c, origin = parts
-    found = merge_runs(
-        (part_ref, part_c), (np.arange(room), part_lo, part_hi), spans, np.arange(0, len(spans) + 1, 3), upper
-    )
+    counts = spans[:, 1] - spans[:, 0]
+    ends = np.cumsum(counts)
+    used = np.repeat(spans[:, 0] - (ends - counts), counts) + np.arange(counts.sum())
+    runs = (used, part_lo[used], part_hi[used])
+    spans = np.stack((ends - counts, ends), axis=1)
+    found = merge_runs((part_ref, part_c), runs, spans, np.arange(0, len(spans) + 1, 3), upper)
     at = found.source
     return Sliding(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pulse.kernels.sliding import sliding_extremum
-from pulse.operators.regroup import cuts, largest, touched
+from pulse.kernels.touched import touched
 from pulse.operators.relation import Relation
 from pulse.operators.window import WindowFunction, least_certain
 
@@ -51,17 +51,15 @@ class Extremum(WindowFunction):
             lineage=None,
         )
         # What the windows of a piece cover: from `size` before its start to its end.
-        rows, opens, closes = cuts(
-            [
-                (relation.group, relation.ref, relation.lo, relation.hi),
-                (made.group, made.ref - self.size, made.lo, made.hi),
-                (made.group, made.ref, made.lo, made.hi),
-            ]
+        first, last, widest = touched(
+            (relation.ref, relation.lo, relation.hi, relation.offsets),
+            relation.err[self.argument],
+            (made.ref, made.lo, made.hi, made.offsets),
+            self.size,
         )
-        first, last = touched(rows, opens._replace(stop=closes.stop))
         return replace(
             made,
-            err={self.output: largest(relation.err[self.argument], first, last)},
+            err={self.output: widest},
             certainty=least_certain(relation.certainty, first, last),
             lineage=None if relation.lineage is None else relation.lineage.spans(first, last),
         )

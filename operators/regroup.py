@@ -1,4 +1,4 @@
-"""Groups made anew, and which rows lie at the time of others: what aggregates across keys and windows share."""
+"""Groups made anew, side by side, and rows written about their own start: what aggregates across keys share."""
 
 from __future__ import annotations
 
@@ -106,61 +106,3 @@ def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntA
     last = np.where(np.abs(last) <= slack, 0.0, last)
     last = np.where(lo == hi, first, (end - start) / MICROSECONDS + last)
     return np.where(far, start, ref), np.where(far, first, lo), np.where(far, last, hi)
-
-
-# -- rows at the time of others ---------------------------------------------------------------------------------
-
-
-class Cuts(NamedTuple):
-    """Where rows begin and stop, as integers that order by group, then time: rows overlap iff each begins before the other stops.
-
-    A range ``[a, b)`` goes from ``2 a`` to ``2 b``, a point from ``2 a`` to ``2 a + 1``, for the ranks ``a``, ``b`` of its ends.
-    """
-
-    begin: IntArray
-    stop: IntArray
-
-
-def cuts(
-    tables: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]],
-) -> list[Cuts]:
-    """The cuts of several tables ``(group, ref, lo, hi)``, on one scale. Instants that count as the same are one."""
-    ref = np.concatenate([np.concatenate([r, r]) for _, r, _, _ in tables])
-    offset = np.concatenate([np.concatenate([lo, hi]) for _, _, lo, hi in tables])
-    whole, rest = split(ref, offset)
-    order = np.lexsort((rest, whole))
-    gap = np.diff(whole[order]) / MICROSECONDS + np.diff(rest[order])
-    slack = GRAIN + _ULPS * np.abs(offset[order])
-    rank = np.empty(len(ref), np.int64)
-    rank[order] = np.cumsum(np.concatenate(([0], gap > np.maximum(slack[1:], slack[:-1]))))[: len(ref)]
-    base = 2 * (int(rank.max(initial=0)) + 1)
-    out, at = [], 0
-    for group, r, lo, hi in tables:
-        begin, stop = 2 * rank[at : at + len(r)], 2 * rank[at + len(r) : at + 2 * len(r)]
-        at += 2 * len(r)
-        stop = np.where(lo == hi, begin + 1, stop)
-        out.append(Cuts(group * base + begin, group * base + stop))
-    return out
-
-
-def touched(rows: Cuts, others: Cuts) -> tuple[IntArray, IntArray]:
-    """The first and last of ``rows``, by group and time without overlaps, at a time of each of ``others``."""
-    return (
-        np.searchsorted(rows.stop, others.begin, side="right"),
-        np.searchsorted(rows.begin, others.stop) - 1,
-    )
-
-
-def largest(values: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
-    """The largest of ``values[first[i] … last[i]]``, for any number of such spans: O(n log of the longest)."""
-    out = np.zeros(len(first))
-    if not len(first):
-        return out
-    level = np.frexp((last - first + 1).astype(np.float64))[1] - 1
-    table, width = values, 1
-    for step in range(int(level.max()) + 1):
-        at = np.flatnonzero(level == step)
-        out[at] = np.maximum(table[first[at]], table[last[at] - width + 1])
-        table = np.maximum(table[:-width], table[width:])
-        width *= 2
-    return out

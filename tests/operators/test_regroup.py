@@ -1,4 +1,4 @@
-"""Groups made anew, rows at the time of others, and ranges written about their own start."""
+"""Groups made anew, and ranges written about their own start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import given
-from hypothesis import strategies as st
 
-from pulse.operators.regroup import about_own_start, cuts, largest, regroup, touched
+from pulse.operators.regroup import about_own_start, regroup
 from pulse.operators.relation import Relation
 from tests import naive
 from tests.operators.contract import causes
@@ -26,31 +25,6 @@ def test_groups_that_share_a_key_lie_side_by_side(relation: Relation) -> None:
     alone = regroup(relation, ())
     assert alone.keys == ()
     assert alone.groups.tolist() == [0, relation.groups]
-
-
-@given(relations(), relations(max_keys=1))
-def test_rows_at_the_time_of_others(relation: Relation, other: Relation) -> None:
-    if not relation.groups or not len(other):
-        return
-    rows, asked = cuts([(r.group, r.ref, r.lo, r.hi) for r in (relation, other)])
-    first, last = touched(rows, asked)
-    for j in range(len(other)):
-        a, b = (round(end) for end in naive.row_span(other, j))
-        expected = []
-        for i in range(relation.offsets[1]):
-            c, d = (round(end) for end in naive.row_span(relation, i))
-            if max(a, c) < min(b + (a == b), d + (c == d)):
-                expected.append(i)
-        assert list(range(first[j], last[j] + 1)) == expected
-
-
-@given(st.lists(st.floats(0, 9), min_size=1, max_size=40), st.data())
-def test_largest_of_spans(values: list[float], data: st.DataObject) -> None:
-    ends = st.integers(0, len(values) - 1)
-    pairs = data.draw(st.lists(st.tuples(ends, ends).map(sorted), max_size=8))
-    first, last = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
-    found = largest(np.array(values), first, last)
-    assert found.tolist() == [max(values[a : b + 1]) for a, b in pairs]
 
 
 @given(relations())
