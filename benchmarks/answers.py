@@ -90,7 +90,8 @@ def judged_lows(
     """As :func:`judged_minimum`, of arrays. A window that closes after its key's last tuple is not looked at."""
     last = np.zeros(objects.objects, np.int64)
     np.maximum.at(last, objects.stream_tuples.id, objects.stream_tuples.t)
-    key, t, low, err = (values[t <= last[key]] for values in (key, t, low, err))
+    shown = t <= last[key]
+    key, t, low, err = key[shown], t[shown], low[shown], err[shown]
     off = np.abs(low - true_minimum(objects, size, t, key))
     if not (off <= err).all():
         raise ValueError(f"a window is off by {off.max()}, which is more than it certifies")

@@ -91,4 +91,5 @@ class Minima:
 
 def _in_order(windows: Windows) -> Windows:
     order = np.lexsort((windows.t, windows.key))
-    return Windows(*(column[order] for column in windows))
+    key, t, value = windows
+    return Windows(key[order], t[order], value[order])

@@ -73,10 +73,7 @@ class Proximity:
 
     def _check_tuples(self, found: numba_peer.Pairs) -> None:
         """Of the first tuples, every pair there could be."""
-        r, s = (
-            type(one.stream_tuples)(*(c[:LOOKED_AT] for c in one.stream_tuples))
-            for one in (self.left, self.right)
-        )
+        r, s = (one.stream_tuples.first(LOOKED_AT) for one in (self.left, self.right))
         apart = np.abs(r.t[:, None] - s.t)
         square = (r.x[:, None] - s.x) ** 2 + (r.y[:, None] - s.y) ** 2
         i, j = np.nonzero((apart < WINDOW) & (square < REACH * REACH))

@@ -45,6 +45,10 @@ class Tuples(NamedTuple):
     vx: FloatArray
     vy: FloatArray
 
+    def first(self, n: int) -> Tuples:
+        """The ``n`` that came first."""
+        return Tuples(self.id[:n], self.t[:n], self.x[:n], self.y[:n], self.vx[:n], self.vy[:n])
+
     def table(self) -> pa.Table:
         """The same columns, of Arrow; the time as a timestamp."""
         columns = dict(zip(self._fields, map(pa.array, self), strict=True))
@@ -97,7 +101,8 @@ class Objects:
         return Tuples(
             (order % k).astype(np.int64),
             path.instants[order],
-            *(np.ascontiguousarray(values[place]) for values in (*path.seen, *path.velocity)),
+            *(np.ascontiguousarray(axis.seen[place]) for axis in path.axes),
+            *(np.ascontiguousarray(axis.velocity[place]) for axis in path.axes),
         )
 
     @cached_property
@@ -111,10 +116,10 @@ class Objects:
             "lo": pa.array(np.zeros(k * len(path.first))),
             "hi": pa.array(((path.instants_of(ends) - path.instants_of(path.first)) / SECOND).T.ravel()),
         }
-        for axis, name in enumerate("xy"):
-            c = np.stack([path.knots[axis], path.slope[axis]], axis=-1).transpose(1, 0, 2).reshape(-1, 2)
+        for axis, name in zip(path.axes, "xy", strict=True):
+            c = np.stack([axis.knots, axis.slope], axis=-1).transpose(1, 0, 2).reshape(-1, 2)
             columns[name] = from_padded(c)
-            columns[f"{name}_err"] = pa.array(path.err[axis].T.ravel())
+            columns[f"{name}_err"] = pa.array(axis.err.T.ravel())
             columns[f"{name}_drift"] = pa.nulls(len(c), pa.float64())
         return pa.table(columns)
 
@@ -131,70 +136,70 @@ class Objects:
     @property
     def _ends(self) -> IntArray:
         """Per segment the tuple with which the next one begins; the last has an instant for itself after its last tuple."""
-        return np.append(self._path.first[1:], self._path.count)
+        return np.append(self._path.first[1:], self._path.tuples)
 
     @cached_property
     def _path(self) -> _Path:
         return _walk(self)
 
 
-class _Path(NamedTuple):
-    """Of ``count`` tuples of each of ``k`` objects: arrays are ``(count, k)``, from ``knots`` on ``(segments, k)``."""
+class _Axis(NamedTuple):
+    """One coordinate: of tuples ``(tuples, k)``, of segments ``(segments, k)``."""
 
-    count: int
+    seen: FloatArray
+    velocity: FloatArray
+    knots: FloatArray
+    slope: FloatArray
+    err: FloatArray
+
+
+class _Path(NamedTuple):
+    """Of so many ``tuples`` of each of ``k`` objects."""
+
+    tuples: int
     instants: IntArray  # of all tuples in order of arrival, and one round more
-    seen: tuple[FloatArray, FloatArray]
-    velocity: tuple[FloatArray, FloatArray]
     first: IntArray  # (segments,): the tuple with which a segment begins
-    knots: tuple[FloatArray, FloatArray]
-    slope: tuple[FloatArray, FloatArray]
-    err: tuple[FloatArray, FloatArray]
+    axes: tuple[_Axis, _Axis]
 
     def instants_of(self, which: IntArray) -> IntArray:
         """Of these tuples of every object: ``(len(which), k)``."""
-        k = self.seen[0].shape[1]
+        k = self.axes[0].seen.shape[1]
         return self.instants.reshape(-1, k)[which]
 
 
 def _walk(asked: Objects) -> _Path:
     rng = np.random.default_rng([SEED, asked.stream])
     k = asked.objects
-    count = -(-asked.tuples // k)
-    instants = BEGIN + np.rint(np.arange((count + 1) * k) * (SECOND / asked.rate)).astype(np.int64)
-    starts = begins(count, asked.per_segment)
-    first = np.flatnonzero(starts)
-    segment = np.cumsum(starts) - 1
-    ends = np.append(first[1:], count)
+    tuples = -(-asked.tuples // k)
+    instants = BEGIN + np.rint(np.arange((tuples + 1) * k) * (SECOND / asked.rate)).astype(np.int64)
+    starts = begins(tuples, asked.per_segment)
     seconds = (instants.reshape(-1, k) - BEGIN) / SECOND
-    seen, velocity, knots, slopes, errs = [], [], [], [], []
     width = rng.uniform(0.3, 0.5, (2, k)) * (FARTHEST - NEAREST)
     centre = rng.uniform(NEAREST + width, FARTHEST - width)
     turn = asked.speed / width.mean(axis=0) * rng.uniform(0.8, 1.25, (2, k))
     phase = rng.uniform(0.0, 2.0 * np.pi, (2, k))
-    for axis in range(2):
-        bends = centre[axis] + width[axis] * np.sin(turn[axis] * seconds + phase[axis])
-        knot, after = bends[first], bends[ends]
-        slope = (after - knot) / (seconds[ends] - seconds[first])
-        # The truth is at least the model less the bound, so a bound of p / (1 + p) of the model is p of the truth or less.
-        err = asked.precision / (1.0 + asked.precision) * np.minimum(knot, after)
-        least = np.minimum(err, np.concatenate([err[:1], err[:-1]]))  # where two segments meet, of both
-        noise = rng.uniform(-asked.noise, asked.noise, (count, k)) * np.where(
-            starts[:, None], least[segment], err[segment]
-        )
-        model = knot[segment] + slope[segment] * (seconds[:count] - seconds[first][segment])
-        for made, one in zip(
-            (seen, velocity, knots, slopes, errs),
-            (model + noise, slope[segment], knot, slope, err),
-            strict=True,
-        ):
-            made.append(one)
-    return _Path(
-        count,
-        instants,
-        *(_two(a) for a in (seen, velocity)),
-        first,
-        *(_two(a) for a in (knots, slopes, errs)),
+    x, y = (
+        _axis(asked, centre[a] + width[a] * np.sin(turn[a] * seconds + phase[a]), seconds, starts, rng)
+        for a in range(2)
     )
+    return _Path(tuples, instants, np.flatnonzero(starts), (x, y))
+
+
+def _axis(
+    asked: Objects, curve: FloatArray, seconds: FloatArray, starts: BoolArray, rng: np.random.Generator
+) -> _Axis:
+    """Straight lines between knots on a curve, and tuples beside them."""
+    first, segment = np.flatnonzero(starts), np.cumsum(starts) - 1
+    ends = np.append(first[1:], len(starts))
+    knots, after = curve[first], curve[ends]
+    slope = (after - knots) / (seconds[ends] - seconds[first])
+    # The truth is at least the model less the bound, so a bound of p / (1 + p) of the model is p of the truth or less.
+    err = asked.precision / (1.0 + asked.precision) * np.minimum(knots, after)
+    least = np.minimum(err, np.concatenate([err[:1], err[:-1]]))  # where two segments meet, of both
+    most = np.where(starts[:, None], least[segment], err[segment])
+    noise = rng.uniform(-asked.noise, asked.noise, most.shape) * most
+    model = knots[segment] + slope[segment] * (seconds[: len(starts)] - seconds[first][segment])
+    return _Axis(model + noise, slope[segment], knots, slope, err)
 
 
 def begins(count: int, per_segment: float) -> BoolArray:
@@ -206,7 +211,3 @@ def begins(count: int, per_segment: float) -> BoolArray:
     place = np.floor(np.arange(count + 1) / per_segment * (1.0 + 1e-12))
     starts: BoolArray = np.diff(np.concatenate(([-1.0], place[:-1]))) > 0.0
     return starts
-
-
-def _two(made: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    return made[0], made[1]

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,10 +95,10 @@ def cut(relation: Relation, truths: Truths) -> Relation:
 def _kept(relation: Relation, parts: _Parts, covered: Callable[[], FloatArray]) -> Relation:
     """The rows of these parts; ``covered`` says how much of each row of ``relation`` they are, if that is asked."""
     if any(name.startswith("#") for name in relation.models):
-        models, err, drift = without_hidden(relation)
-        relation = replace(relation, models=models, err=err, drift=drift)
+        models, err, known = without_hidden(relation)
+        relation = replace(relation, models=models, err=err, drift=known)
     kept = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
-    drift = kept.drift
+    drift: Mapping[str, FloatArray] = kept.drift
     if any(values.min(initial=np.inf) < np.inf for values in drift.values()):
         holes = _opened_holes(relation, covered())
         if holes.any():
@@ -175,7 +175,8 @@ def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: Cert
 def _covered(relation: Relation, truths: Truths) -> FloatArray:
     """How much of each row's time the widest of the three sets has."""
     bounds = truths.possible.bounds
-    return np.bincount(_rows(truths.possible), weights=bounds[:, 1] - bounds[:, 0], minlength=len(relation))
+    lengths = bounds[:, 1] - bounds[:, 0]
+    return np.bincount(_rows(truths.possible), lengths, len(relation)).astype(np.float64)
 
 
 def _opened_holes(relation: Relation, covered: FloatArray) -> BoolArray:
