@@ -2,11 +2,9 @@
 
 The stream is generated ticks. Prices of a symbol are halved and doubled in turn at its accents' instants; the log says so. The
 fit undoes them, and the query (MACD) restates its answer. Every answer is checked: that of the stream without accents,
-restated. Times are of the processor, in one thread, the best of several rounds in which contenders take turns, so that a busy
-machine does not blur a few per cent; compiling is apart.
+restated. All is in one thread, in rounds in which contenders take turns, so that a busy machine does not blur a few per cent.
 
-Run with ``make bench``, or ``pytest benchmarks/bench_accents.py -o python_files='bench_*.py' -s``. ``PULSE_BENCH_QUICK=1``
-takes small sizes. With 100 accents the loss shall be under 2 %.
+With 100 accents the loss shall be under 2 %.
 
 In a predictive job accents come while it runs: the same changes are said, restated, and what is said again at each accent. What a
 job keeps of accents is measured after many of them, forth and back, over event time.
@@ -17,7 +15,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.benchmarks.bench_fit import held as held_against
+from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.peers.duckdb_peer import DuckDB
+from pulse.benchmarks.peers.questions import Macd
+from pulse.benchmarks.recording import OURS, QUICK, SEED, Accuracy, Timing, alternating, exact, record, sizes
 from pulse.core import StreamSchema
 from pulse.core.columns import Columns
 from pulse.core.time import format_instant
 from pulse.datasets.generators import generate
-from pulse.kernels import _jit
 from pulse.operators.alter import Alter
 from pulse.operators.changelog import apply_changes
 from pulse.operators.relation import Relation
@@ -53,23 +55,16 @@ from pulse.stream.machine import receive
 from pulse.stream.signature import Signature
 from pulse.stream.state import State
 
-QUICK = bool(os.environ.get("PULSE_BENCH_QUICK"))
-ROWS = int(os.environ.get("PULSE_BENCH_TICKS", 1_000_000 if QUICK else 10_000_000))
-COUNTS = (0, 1, 100, 10_000)
-ROUNDS = 15
-FIT_ROUNDS = 3 if QUICK else 12
-JOB_ROWS, JOB_COUNTS = 400_000, (0, 1, 100)
-HEARD = 10_000 if QUICK else 100_000
+ROWS = int(os.environ.get("PULSE_BENCH_TICKS", sizes("300000", "10000000")).split(",")[0])
+COUNTS = sizes((0, 100, 1_000), (0, 1, 100, 10_000))
+ROUNDS, FIT_ROUNDS = sizes(3, 15), sizes(3, 12)
+JOB_ROWS, JOB_COUNTS = sizes(100_000, 400_000), sizes((0, 100), (0, 1, 100))
+HEARD = sizes(10_000, 100_000)
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
 MACD = """select symbol, S.ap - L.ap as diff from
     (select symbol, avg(price) as ap from stream S[size 10 advance 2]) as S
     join (select symbol, avg(price) as ap from stream S[size 60 advance 2]) as L
     on (S.symbol = L.symbol) where S.ap > L.ap"""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    _jit.warm()
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +75,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def ticks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("accents") / "ticks.parquet"
-    generate("ticks", ROWS, path, seed=1)
+    generate("ticks", ROWS, path, seed=SEED)
     return path
 
 
@@ -126,39 +121,56 @@ def asked(session: Session, model: Model) -> pa.Table:
     return session.sql(MACD, streams={"S": model}).tuples()
 
 
-def best(contenders: Mapping[int, Callable[[], Any]], rounds: int = ROUNDS) -> dict[int, float]:
-    """Seconds of the processor, contenders taking turns."""
-    found = dict.fromkeys(contenders, float("inf"))
-    for _ in range(rounds):
-        for count, work in contenders.items():
-            begin = time.process_time()
-            work()
-            found[count] = min(found[count], time.process_time() - begin)
-    return found
+def contender_of(count: int) -> str:
+    return f"pulse, {count:,} {'accent' if count == 1 else 'accents'}" if count else OURS
 
 
-def report(what: str, seconds: dict[int, float], rows: int) -> None:
-    for count, took in seconds.items():
-        loss = took / seconds[0] - 1
-        print(
-            f"\n{what}, {count:>6,} accents: {rows / took / 1e6:6.2f} M a second, {took:.3f} s, {loss:+.1%}",
-            end="",
-        )
+Timed = tuple[dict[int, Timing], Accuracy]
 
 
-def test_fit(streams: dict[int, tuple[Path, AccentLog | None]]) -> None:
-    """Reading, undoing, fitting, writing; the models are the same."""
-    plain = fitted(*streams[0]).read().to_arrow()
+def turns(contenders: dict[int, Callable[[], Any]], rounds: int) -> dict[int, Timing]:
+    """Rounds of each number of accents, by turns."""
+    found = alternating({str(count): run for count, run in contenders.items()}, rounds=rounds)
+    return {int(count): timing for count, timing in found.items()}
+
+
+def loss(timings: dict[int, Timing], count: int) -> dict[str, float]:
+    """Of the best rounds, in time of the processor."""
+    return {"more CPU than without, %": 100 * (min(timings[count].cpu) / min(timings[0].cpu) - 1)}
+
+
+@pytest.fixture(scope="module")
+def fits(ticks: Path, streams: dict[int, tuple[Path, AccentLog | None]]) -> Timed:
+    """The models are the same, and that without accents is one of the ticks."""
+    model = fitted(*streams[0])
+    plain = model.read().to_arrow()
     for count in COUNTS[1:]:
         assert fitted(*streams[count]).read().to_arrow().equals(plain)
-    report("fit, tuples", best({n: partial(fitted, *streams[n]) for n in COUNTS}, FIT_ROUNDS), ROWS)
+    return turns({n: partial(fitted, *streams[n]) for n in COUNTS}, FIT_ROUNDS), held_against(ticks, model)
 
 
-def test_query(streams: dict[int, tuple[Path, AccentLog | None]]) -> None:
-    """The answer is that of the stream without accents, restated."""
+@pytest.mark.parametrize("count", COUNTS)
+def test_fit(benchmark: Any, fits: Timed, count: int) -> None:
+    """Reading, undoing, fitting, writing."""
+    timings, judged = fits
+    record(
+        benchmark,
+        timings[count],
+        group="fit with accents",
+        contender=contender_of(count),
+        work=ROWS,
+        accuracy=judged,
+        facts=loss(timings, count),
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(ticks: Path, streams: dict[int, tuple[Path, AccentLog | None]]) -> tuple[Timed, dict[int, float]]:
+    """The answer is that of the stream without accents, restated; and what planning with accents takes, done once."""
     session = Session(engine="local")
     models = {count: fitted(*streams[count]) for count in COUNTS}
     plain = asked(session, models[0])
+    planning = {0: 0.0}
     for count in COUNTS[1:]:
         got = asked(session, models[count])
         assert got.num_rows == plain.num_rows
@@ -167,38 +179,74 @@ def test_query(streams: dict[int, tuple[Path, AccentLog | None]]) -> None:
         steps = {"diff": log.steps("t")["price"], "diff_err": log.steps("t")["price"]}
         expected = Alter(steps).tuples(plain.combine_chunks().to_batches()[0], SCHEMA)
         assert np.array_equal(got["diff"].to_numpy(), expected.column("diff").to_numpy())
-    seconds = best({n: partial(asked, session, models[n]) for n in COUNTS})
-    report("MACD, tuples of the stream", seconds, ROWS)
+    timings = turns({n: partial(asked, session, models[n]) for n in COUNTS}, ROUNDS)
     for count in COUNTS[1:]:
         plan = session.sql(MACD, streams={"S": models[count]}).query.plan
         runtime_accents._planned.clear()
         begin = time.perf_counter()
         job_accents(plan, {"S": models[count].stored}, runtime_accents.AS_STORED)
-        print(f"\nplanning with {count:,} accents: {time.perf_counter() - begin:.3f} s", end="")
-    if not QUICK:
+        planning[count] = time.perf_counter() - begin
+    peer = DuckDB(ticks=ticks, load=True)
+    judged = rows_of(plain, peer.macd(Macd()), keys=("symbol",), value="diff", rounding=1e-6)
+    peer.close()
+    return (timings, judged), planning
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_query(benchmark: Any, answers: tuple[Timed, dict[int, float]], count: int) -> None:
+    (timings, judged), planning = answers
+    record(
+        benchmark,
+        timings[count],
+        group="MACD with accents",
+        contender=contender_of(count),
+        work=ROWS,
+        accuracy=judged,
+        facts={**loss(timings, count), "planning, s": planning[count]},
+    )
+    if not QUICK and count == 100:
         assert (
-            seconds[100] / seconds[0] < 1.05
-        )  # the aim is 1.02; the rest is what a shared machine varies by
+            loss(timings, count)["more CPU than without, %"] < 5.0
+        )  # the aim is 2; a shared machine varies by the rest
 
 
-@pytest.mark.parametrize("held", [100, 1000] if QUICK else [100, 1000, 10_000])
-def test_holding(held: int) -> None:
+@pytest.mark.parametrize("held", sizes([100, 1000], [100, 1000, 10_000]))
+def test_holding(benchmark: Any, held: int) -> None:
     """Accents that a union holds because the other side has not said the same: time to take them, bytes of state."""
-    state = State.start(Signature.union(), ["symbol", "price"], ["symbol", "price"])
     accents = [
         Accent.of(Description.where(symbol=f"S{i}"), AlterData("price", Affine("1/2")), position=i)
         for i in range(held)
     ]
-    begin = time.perf_counter()
-    for one in accents:
-        state, step = receive(state, 0, one)
-        assert not step.passed
-    took = time.perf_counter() - begin
-    print(
-        f"\nholding {held:,} accents: {1e6 * took / held:.0f} µs each, {len(pickle.dumps(state)) / held:.0f} bytes each",
-        end="",
+
+    def hold() -> tuple[State, int]:
+        state, passed = State.start(Signature.union(), ["symbol", "price"], ["symbol", "price"]), 0
+        for one in accents:
+            state, step = receive(state, 0, one)
+            passed += len(step.passed)
+        return state, passed
+
+    def judge(held_: tuple[State, int]) -> Accuracy:
+        """All are held, and none was passed on."""
+        state, passed = held_
+        assert passed == 0
+        assert sum(len(rule.description.boxes) for rule in state.rules(0)) >= 1
+        return exact()
+
+    state, _ = hold()
+    record(
+        benchmark,
+        hold,
+        group=f"holding {held:,} accents",
+        contender=OURS,
+        work=held,
+        unit="accents",
+        accuracy=judge,
+        rounds=3,
+        figure="Accents held by a union",
+        x=held,
+        x_label="accents held",
+        facts={"bytes an accent": len(pickle.dumps(state)) / held},
     )
-    assert sum(len(rule.description.boxes) for rule in state.rules(0)) >= 1
 
 
 # -- in predictive jobs ------------------------------------------------------------------------------------------
@@ -255,27 +303,67 @@ def changes_of(job: Job) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def test_job(tmp_path: Path) -> None:
-    """What holds at the end is what holds without accents, restated."""
-    data = ahead(400.0, JOB_ROWS)
-    jobs = {}
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Timed:
+    """What holds at the end is what holds without accents, restated; and that is within its bounds of the prices."""
+    folder, data = tmp_path_factory.mktemp("jobs"), ahead(400.0, JOB_ROWS)
+    found = {}
     for count in JOB_COUNTS:
         log = log_of(count, data) if count else None
-        jobs[count] = job_in(job_folder(tmp_path / str(count), data, log))
-        holds = apply_changes(changes_of(jobs[count]))
+        found[count] = job_in(job_folder(folder / str(count), data, log))
+        holds = apply_changes(changes_of(found[count]))
         if log is None:
             plain = holds
             continue
-        names = [name for name in plain.column_names if name not in ("now", "batch", "position", "kind")]
-        segments = Relation.from_table(
-            plain.select(names).combine_chunks().to_batches()[0], Columns.of(SCHEMA)
-        )
-        expected = Alter(log.steps("t")).segments(segments)
-        got = Relation.from_table(holds.select(names).combine_chunks().to_batches()[0], Columns.of(SCHEMA))
+        expected, got = Alter(log.steps("t")).segments(_segments(plain)), _segments(holds)
         for at in np.linspace(0.0, 399.0, 400):
             assert np.allclose(_values(got, at), _values(expected, at), rtol=1e-12, equal_nan=True)
-    seconds = best({n: partial(run_local, jobs[n]) for n in JOB_COUNTS})
-    report("job, tuples", seconds, JOB_ROWS)
+    timings = turns({n: partial(run_local, found[n]) for n in JOB_COUNTS}, ROUNDS)
+    return timings, _judged(_segments(plain), data)
+
+
+def _segments(holds: pa.Table) -> Relation:
+    names = [name for name in holds.column_names if name not in ("now", "batch", "position", "kind")]
+    return Relation.from_table(holds.select(names).combine_chunks().to_batches()[0], Columns.of(SCHEMA))
+
+
+def _judged(model: Relation, data: pa.Table) -> Accuracy:
+    """At whole seconds: the price that was told last of each symbol."""
+    t, price = np.asarray(data["t"].cast(pa.int64())) / 1e6, np.asarray(data["price"])
+    symbols = np.arange(len(price)) % 100
+    names = {name: group for group, name in enumerate(model.keys[0].to_pylist())}
+    group = np.array([names[f"s{one}"] for one in range(100)])
+    given, right, off = 0, 0, 0.0
+    instants = np.linspace(1.0, 399.0, 399)
+    for at in instants:
+        told = np.searchsorted(t, at, side="right")
+        truth = np.full(100, np.nan)
+        truth[symbols[max(told - 1000, 0) : told]] = price[max(told - 1000, 0) : told]
+        found = _values(model, at)[group]
+        there = ~np.isnan(found)
+        error = np.abs(found - truth)[there]
+        given, right, off = (
+            given + there.sum(),
+            right + (error <= 0.01 * truth[there] + 1e-9).sum(),
+            max(off, error.max()),
+        )
+    return Accuracy(
+        right / given, given / (100 * len(instants)), float(model.err["price"].max()), float(off), 1e-9
+    )
+
+
+@pytest.mark.parametrize("count", JOB_COUNTS)
+def test_job(benchmark: Any, jobs: Timed, count: int) -> None:
+    timings, judged = jobs
+    record(
+        benchmark,
+        timings[count],
+        group="predictive job with accents",
+        contender=contender_of(count),
+        work=JOB_ROWS,
+        accuracy=judged,
+        facts=loss(timings, count),
+    )
 
 
 def _values(relation: Relation, at: float) -> np.ndarray[Any, Any]:
@@ -288,11 +376,11 @@ def _values(relation: Relation, at: float) -> np.ndarray[Any, Any]:
     return found
 
 
-def test_state_of_many_accents(tmp_path: Path) -> None:
+def heard_many(folder: Path) -> dict[str, Any]:
     """Accents forth and back, 100 of them before every batch of 1,000 tuples: what is kept, and what one costs."""
-    predictor = predictor_of(job_in(job_folder(tmp_path, ahead(1.0, 1000), log_of(1, ahead(1.0, 1000)), 1)))
+    predictor = predictor_of(job_in(job_folder(folder, ahead(1.0, 1000), log_of(1, ahead(1.0, 1000)), 1)))
     prediction, follower = Prediction(predictor), Follower(predictor)
-    sizes, took, heard = {}, 0.0, 0
+    kept, took, heard = {}, 0.0, 0
     data, maps = ahead(60.0, 1000), ("y / 2", "y * 2")
     while heard < HEARD:
         begin = heard // 100 * 60_000_000
@@ -316,10 +404,30 @@ def test_state_of_many_accents(tmp_path: Path) -> None:
         took += time.process_time() - start
         heard += told.count
         if heard in (1_000, 10_000, HEARD):
-            sizes[heard] = len(pickle.dumps(follower.state))
-    assert prediction.tally.aside == 0
-    print(
-        f"\nstate of accents: {', '.join(f'{size:,} bytes after {n:,}' for n, size in sizes.items())}", end=""
+            kept[heard] = len(pickle.dumps(follower.state))
+    return {"kept": kept, "seconds": took, "heard": heard, "aside": prediction.tally.aside}
+
+
+def test_state_of_many_accents(benchmark: Any, tmp_path: Path) -> None:
+    """What is kept must not grow with what was heard."""
+
+    def judge(found: dict[str, Any]) -> Accuracy:
+        assert found["aside"] == 0
+        assert found["kept"][HEARD] < 1.5 * found["kept"][1_000]
+        assert found["heard"] == HEARD
+        return exact()
+
+    found = record(
+        benchmark,
+        lambda: heard_many(tmp_path / os.urandom(4).hex()),
+        group=f"{HEARD:,} accents heard and settled",
+        contender=OURS,
+        work=HEARD,
+        unit="accents",
+        accuracy=judge,
+        rounds=1,
+        warmup=0,
     )
-    print(f"\nheard and settled: {1e6 * took / heard:.0f} µs an accent, tuples undone among it", end="")
-    assert sizes[HEARD] < 1.5 * sizes[1_000]
+    benchmark.extra_info["facts"] |= {
+        f"bytes kept after {n:,}": float(size) for n, size in found["kept"].items()
+    } | {"hearing and settling, µs of CPU an accent": 1e6 * found["seconds"] / found["heard"]}

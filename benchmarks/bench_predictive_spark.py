@@ -255,8 +255,9 @@ def check_tuples(files: Files, name: str, session: Session) -> Accuracy:
             told = connection.execute("select count(*), sum(price) from found").fetchone()
         else:
             wanted = connection.execute(f"""select count(*), sum(a) from (
-                select symbol, unnest(range(epoch_us(t) // 2000000 - 4, epoch_us(t) // 2000000 + 1)) as k, avg(price) as a
-                from {source} group by all)""").fetchone()
+                select symbol, k, avg(price) as a from (
+                    select symbol, price, unnest(range(epoch_us(t) // 2000000 - 4, epoch_us(t) // 2000000 + 1)) as k
+                    from {source}) group by symbol, k)""").fetchone()
             told = connection.execute("select count(*), sum(a) from found").fetchone()
     assert wanted is not None
     assert told is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pulse.benchmarks.recording import OURS, OURS_ON_SPARK
 from pulse.benchmarks.report.rows import Row
-from pulse.benchmarks.report.words import number, percent, seconds, share, size, times, unit_name
+from pulse.benchmarks.report.words import number, one_of, percent, seconds, share, size, times
 
 HEADS = {
     "contender": "who ran",
@@ -37,7 +37,7 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def _head(name: str, row: Row) -> str:
-    named = {"a unit": f"a {unit_name(row.unit)}", "x": row.x_label}
+    named = {"a unit": one_of(row.unit), "x": row.x_label}
     return named.get(name, name)
 
 

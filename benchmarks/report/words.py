@@ -54,9 +54,10 @@ def times(value: float) -> str:
     return f"{number(value)}×"
 
 
-def unit_name(unit: str) -> str:
-    """One of them: ``tuple`` of ``tuples``."""
-    return unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
+def one_of(unit: str) -> str:
+    """One of them: ``a tuple`` of ``tuples``, ``an accent`` of ``accents``."""
+    one = unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
+    return f"{'an' if one[:1] in 'aeio' else 'a'} {one}"
 
 
 def several(n: int, noun: str) -> str:

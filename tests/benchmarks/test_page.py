@@ -15,7 +15,7 @@ from pulse.benchmarks.report.page import page
 from pulse.benchmarks.report.reading import crossings, sentences
 from pulse.benchmarks.report.rows import Run, run_of
 from pulse.benchmarks.report.table import aligned, table
-from pulse.benchmarks.report.words import count, number, percent, seconds, share, size, unit_name
+from pulse.benchmarks.report.words import count, number, one_of, percent, seconds, share, size
 from tests.benchmarks.runs import bench, figure, rich, run
 
 VOID = {"meta", "br", "hr", "img"}
@@ -222,4 +222,4 @@ def test_figures_are_read_in_fitting_units() -> None:
     ]
     assert [share(one) for one in (0, 1, 0.5, 0.9999999)] == ["0", "1", "0.5", "0.99999"]
     assert [percent(one) for one in (0.012, 0.25)] == ["± 1.2 %", "± 25 %"]
-    assert [unit_name(one) for one in ("tuples", "windows", "class")] == ["tuple", "window", "class"]
+    assert [one_of(one) for one in ("tuples", "accents", "class")] == ["a tuple", "an accent", "a class"]
