@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pulse.benchmarks.peers.questions import SECOND, Above, Following, Macd, Minimum, Near
 
+_PANES = 1 << 40  # more than there are in any key's time
 _HALF = pl.DataFrame({"dx": [0, 0, 1, 1, 1], "dy": [0, 1, -1, 0, 1]}).lazy()
 
 
@@ -45,18 +46,21 @@ class Polars:
     def minimum(self, asked: Minimum) -> pa.Table:
         """Columns symbol, t, low."""
         pane, panes = asked.advance * SECOND, asked.size // asked.advance
-        inside = pl.col("t") // pane
+        # Groups of one ascending number are found by walking along it: a quarter of the time of hashing two columns.
+        inside = pl.col("symbol").to_physical().cast(pl.Int64) * _PANES + pl.col("t") // pane
         touched = (
             self._steps()
             .filter(pl.col("nxt") > pl.col("t"))
-            .group_by("symbol", inside.alias("pane"))
+            .with_columns(inside.set_sorted().alias("pane"))
+            .group_by("pane", maintain_order=True)
             .agg(
+                pl.col("symbol").first(),
                 low=pl.col("price").min(),
                 price=pl.col("price").last(),
-                nxt=pl.col("nxt").max(),
-                t=pl.col("t").min(),
+                nxt=pl.col("nxt").last(),
+                t=pl.col("t").first(),
             )
-            .sort("symbol", "pane")
+            .with_columns(pl.col("pane") % _PANES)
         )
         opens = (pl.col("symbol").shift(1) != pl.col("symbol")).fill_null(True)
         before = pl.when(~opens & (pl.col("t") > pl.col("pane") * pane)).then(pl.col("price").shift(1))
@@ -90,7 +94,7 @@ class Polars:
         """Columns id1, id2, t, mean."""
         n = asked.size // asked.every
         placed = self._places(asked.every, asked.max_gap).with_columns((pl.col("k") // n).alias("bucket"))
-        places = placed.collect().lazy()  # used three times
+        places = placed.collect(engine="streaming").lazy()  # used three times
         met = _pairs(places, asked.reach).select("a", "b", pl.col("k") // n).unique()
         wanted = (
             met.select("a", "b", pl.concat_list(pl.col("k") - 1, "k", pl.col("k") + 1).alias("bucket"))
@@ -202,4 +206,6 @@ def _time(every: int) -> pl.Expr:
 
 
 def _arrow(frame: pl.LazyFrame) -> Any:
-    return frame.collect().to_arrow()
+    return frame.collect(
+        engine="streaming"
+    ).to_arrow()  # at least as fast as in memory, on both cores where that is not
