@@ -24,10 +24,20 @@ _HALF = "(values (0, 0), (0, 1), (1, -1), (1, 0), (1, 1)) as half(dx, dy)"
 
 
 class DuckDB:
-    """A connection with all cores. ``ticks`` and ``vessels`` are Parquet files; ``load`` makes sorted tables of them."""
+    """A connection with all cores. ``ticks`` and ``vessels`` are Parquet files; ``load`` makes sorted tables of them.
 
-    def __init__(self, *, ticks: Path | None = None, vessels: Path | None = None, load: bool) -> None:
-        self.connection = duckdb.connect()
+    ``config`` are settings of DuckDB, such as ``threads``.
+    """
+
+    def __init__(
+        self,
+        *,
+        ticks: Path | None = None,
+        vessels: Path | None = None,
+        load: bool,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.connection = duckdb.connect(config=config or {})
         self.sorted = load
         self._ticks, self._vessels = ticks, vessels
         if load and ticks is not None:
