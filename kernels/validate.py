@@ -189,6 +189,51 @@ def _see(data, state, i, g, k, keep, kind):
 
 
 @step
+def _within(data, state, i, g, k, off):
+    """Whether tuple ``i``, which comes after its key's newest and before the model expires, keeps to the model in every way.
+
+    What :func:`_held` and :func:`_near` say together, with each value of the model computed once; ``off[a]`` gets what it misses.
+    """
+    t, v, rules, bounds = data
+    whole, real = state
+    n = rules.shape[0]
+    x = (t[i] - whole[g, REF]) / MICROSECONDS
+    for a in range(n):
+        value, base = v[a, i], n * k + a
+        model = _model(real, g, a * k, k, x)
+        off[a] = value - model
+        if not abs(off[a]) <= _tolerance(real, g, base, n, bounds, a, abs(value)):
+            return False
+        if rules[a, TRUTH] != SAMPLES:
+            old = real[g, base + SEEN * n]
+            end = value if rules[a, TRUTH] == LINEAR else old
+            apart = max(abs(real[g, base + RESIDUAL * n]), abs(end - model))
+            if k > 2:
+                apart += _sag(real, g, a * k, k, x, (t[i] - whole[g, LAST]) / MICROSECONDS)
+            if not apart <= _tolerance(real, g, base, n, bounds, a, _least(old, end)):
+                return False
+    return True
+
+
+@step
+def _go_on(data, state, i, g, k, off):
+    """:func:`_see` for a tuple that kept to the model, where no line is fitted."""
+    t, v, rules, _ = data
+    whole, real = state
+    n = rules.shape[0]
+    span = n * (k + PER_ATTRIBUTE) + 3
+    real[g, span] = _KEEP * real[g, span] + (t[i] - whole[g, LAST]) / MICROSECONDS
+    real[g, span + 1] = _KEEP * real[g, span + 1] + 1.0
+    for a in range(n):
+        base = n * k + a
+        jump = off[a] - real[g, base + RESIDUAL * n]
+        real[g, base + SQUARES * n] = _KEEP * real[g, base + SQUARES * n] + jump * jump
+        real[g, base + RESIDUAL * n] = off[a]
+        real[g, base + SEEN * n] = v[a, i]
+    whole[g, LAST] = t[i]
+
+
+@step
 def _put(events, m, i, g, begin, end, kind):
     """Write event ``m``; returns the number of events."""
     events[m, ROW], events[m, KEY], events[m, BEGIN] = i, g, begin
@@ -243,10 +288,20 @@ def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
     data, state, out = (t, v, rules, bounds), (whole, real), (events, pieces)
     n, k, m = rules.shape[0], rules.shape[1] - COLUMNS, 0
     keep = _keep(rules)
+    off = np.empty(n)
     for i in range(t.shape[0]):
         g, now = who[0, i], t[i]
         if not _finite(v, i):
             m = _put(events, m, i, g, now, now, NOT_FINITE)
+            continue
+        # Most tuples, and the short way for them.
+        goes_on = keep == 0.0 and whole[g, LAST] < now < whole[g, EXPIRY] and whole[g, STARTED] != 0
+        if (
+            goes_on
+            and (who.shape[0] == 1 or who[1, i] == whole[g, CHANGE])
+            and _within(data, state, i, g, k, off)
+        ):
+            _go_on(data, state, i, g, k, off)
             continue
         if now < whole[g, LAST]:
             m = _put(events, m, i, g, now, now, LATE)
