@@ -29,7 +29,24 @@ def time_order(ranges: Ranges) -> IntArray | None:
     if is_in_order(ranges):
         return None
     whole, rest = split(ranges.ref, ranges.lo)
-    return np.lexsort((ranges.hi - ranges.lo, rest, whole, ranges.rank))
+    length, place = ranges.hi - ranges.lo, _places(ranges.rank, whole)
+    if place is None:
+        return np.lexsort((length, rest, whole, ranges.rank))
+    # A stable sort of one whole number merges what is in order piece by piece, as files and units of a fit are.
+    order = np.argsort(place, kind="stable")
+    equal = np.diff(place[order]) == 0
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((length[rows], rest[rows], place[rows]))]
+    return order
+
+
+def _places(rank: IntArray, whole: IntArray) -> IntArray | None:
+    """One number per row that orders by key and microsecond; None where a whole number has no room for both."""
+    first, span = int(whole.min()), int(whole.max()) - int(whole.min()) + 1
+    if (int(rank.max()) + 1) * span >= 1 << 63:
+        return None
+    return rank * span + (whole - first)
 
 
 def is_in_order(ranges: Ranges) -> bool:

@@ -33,7 +33,9 @@ def batches(job: Job, progress: Progress | None = None) -> Iterator[pa.RecordBat
 
 
 def cores() -> int:
-    """How many threads are worth starting."""
+    """How many threads are worth starting: the cores that this process may run on, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 

@@ -51,11 +51,15 @@ class ScanError(PulseError, ValueError):
 
 
 class _Cache:
-    """Relations by what they were read from, the least recently used given up first."""
+    """Relations by what they were read from, the least recently used given up first.
+
+    But none for another of its own kind (the same reading of the same model): a model that is larger than the room is asked in
+    the same order again and again, and each of its units would drive out the one that is needed soonest.
+    """
 
     def __init__(self, room: int) -> None:
-        self._room, self._used = room, 0
-        self._kept: OrderedDict[Any, tuple[Relation, int]] = OrderedDict()
+        self.room, self._used = room, 0
+        self._kept: OrderedDict[Any, tuple[Relation, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> Relation | None:
@@ -66,17 +70,29 @@ class _Cache:
                 self._kept.move_to_end(key)
             return found[0] if found is not None else None
 
-    def put(self, key: Any, relation: Relation) -> None:
-        """Keep it, if it fits at all."""
+    def put(self, key: Any, relation: Relation, kind: Any = None) -> None:
+        """Keep it, if it fits beside what is not to be given up for it."""
         size = _bytes(relation)
         with self._lock:
-            if size > self._room or key in self._kept:
+            if size > self.room or key in self._kept:
                 return
-            self._kept[key] = relation, size
+            while self._used + size > self.room:
+                if kind is not None and next(iter(self._kept.values()))[2] == kind:
+                    return
+                self._give_up()
+            self._kept[key] = relation, size, kind
             self._used += size
-            while self._used > self._room:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._used -= freed
+
+    def limit(self, room: int) -> None:
+        """From now on, keep this many bytes at most."""
+        with self._lock:
+            self.room = room
+            while self._used > room:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        _, (_, freed, _) = self._kept.popitem(last=False)
+        self._used -= freed
 
     def clear(self) -> None:
         """Give all up."""
@@ -131,7 +147,7 @@ def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
     found = cache.get(key)
     if found is None:
         found = _relation(None, model, reading, unit)
-        cache.put(key, found)
+        cache.put(key, found, kind=(key[0], key[1], reading))
     return found
 
 

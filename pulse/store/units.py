@@ -8,8 +8,11 @@ withdraws may lie in any file, or earlier layer, of the unit.
 from __future__ import annotations
 
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,27 +96,54 @@ def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression 
 
 
 def _read_share(model: Model, unit: Unit, files: list[str], columns: list[list[str]]) -> list[pa.Table]:
-    """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted.
-
-    A share begins with the first key that begins in it when all rows are dealt evenly; one may be left without any.
-    """
-    names = list(model.schema.key_names)
-    listed, starts = [], []
-    for name in files:
-        keys = pq.read_table(model.file(name), columns=names)
-        starts.append(np.append(_starts(keys, names), keys.num_rows))
-        listed.append(keys.take(pa.array(starts[-1][:-1])))
-    ranks = _ranks(pa.concat_tables(listed), names)
-    rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
-    share_of = (np.cumsum(rows) - rows) * unit.shares // max(int(rows.sum()), 1)
-    tables, seen = [], 0
-    for name, own, wanted in zip(files, starts, columns, strict=True):
-        shares = share_of[ranks[seen : seen + len(own) - 1]]
-        seen += len(own) - 1
-        begin, end = own[np.searchsorted(shares, (unit.share, unit.share + 1))].tolist()
+    """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted."""
+    tables = []
+    for name, cuts, wanted in zip(files, _cuts(model, unit, files), columns, strict=True):
+        begin, end = cuts[unit.share : unit.share + 2]
         with pq.ParquetFile(model.file(name)) as file:
             tables.append(_read_rows(file, begin, end, wanted))
     return tables
+
+
+_CUTS: OrderedDict[Any, list[list[int]]] = OrderedDict()
+_CUTS_KEPT = 64
+_FINDING = threading.Lock()
+
+
+def _cuts(model: Model, unit: Unit, files: list[str]) -> list[list[int]]:
+    """Per file where each share begins, and the end. Found once for all shares: it takes looking at all keys."""
+    asked = str(model.path.absolute()), model.stamp, tuple(files), unit.shares
+    with _FINDING:  # others wait, since they need the same
+        if asked not in _CUTS:
+            _CUTS[asked] = _find_cuts(model, unit.shares, files)
+            while len(_CUTS) > _CUTS_KEPT:
+                _CUTS.popitem(last=False)
+        return _CUTS[asked]
+
+
+def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
+    """A share begins with the first key that begins in it when all rows are dealt evenly; one may be left without any."""
+    names = list(model.schema.key_names)
+    texts = [name for name, type_ in model.schema.key if pa.types.is_string(type_)]
+    listed, starts = [], []
+    for name in files:
+        keys = pq.read_table(model.file(name), columns=names, read_dictionary=texts)
+        starts.append(np.append(_starts(keys, names), keys.num_rows))
+        firsts = keys.take(pa.array(starts[-1][:-1]))
+        listed.append(pa.table({n: _plain(firsts.column(n)) for n in names}))
+    ranks = _ranks(pa.concat_tables(listed), names)
+    rows = np.bincount(ranks, weights=np.concatenate([np.diff(one) for one in starts])).astype(np.int64)
+    share_of = (np.cumsum(rows) - rows) * shares // max(int(rows.sum()), 1)
+    cuts, seen = [], 0
+    for own in starts:
+        mine = share_of[ranks[seen : seen + len(own) - 1]]
+        seen += len(own) - 1
+        cuts.append(own[np.searchsorted(mine, np.arange(shares + 1))].tolist())
+    return cuts
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:
