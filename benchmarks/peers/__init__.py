@@ -2,11 +2,13 @@
 
 Layers, each importing strictly lower ones::
 
-    duckdb_peer   polars_peer   spark_peer   agreement
-          |            |            |
-               questions
+    duckdb_peer  polars_peer  pandas_peer  spark_peer  streaming_peer  meos_peer  numba_queries   agreement
+         |            |            |           |             |             |            |
+         |            |            |           |             |             |       numba_pairs
+                                        questions
 
 Every peer takes the tuples of a Parquet file and gives its answer as columns key(s), t, value. All of them know that the file is
 sorted by time and exploit it. Over step truth their answers are exact up to rounding; over linear truth positions are exact at
-the grid's instants, and averages are trapezoids over it.
+the grid's instants, and averages are trapezoids over it. Two speak of time otherwise: ``meos_peer`` gives ranges, which are
+exact, and ``streaming_peer`` knows tuples only, so its windows miss what held on from before.
 """

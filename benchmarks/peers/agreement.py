@@ -13,10 +13,15 @@ the predicate's ``level``.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+
+from pulse.benchmarks.recording import Accuracy
+
+_ROUNDED = 5e-6  # seconds: of both sides' times, and of roots of squares of metres
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,62 @@ def agreement(
         observed=observed,
         typical=typical,
     )
+
+
+def agreement_of_ranges(ours: pa.Table, theirs: pa.Table, *, keys: tuple[str, str]) -> Accuracy:
+    """Ranges of time instead of rows: ``ours`` has ref, lo, hi and certainty, ``theirs`` begin and end in microseconds.
+
+    Precision and recall are shares of time. What is observed is the longest time, in seconds, of one range that is certain and
+    wrong, or true and not even possible: but for times that are rounded to a microsecond there is none.
+    """
+    base = min(_begin(ours).min(initial=0), theirs.column("begin").to_numpy().min(initial=0))
+    pairs, codes = [], {}
+    for table in (ours, theirs):
+        both = zip(*(table.column(key).to_pylist() for key in keys), strict=True)
+        pairs.append(np.array([codes.setdefault(pair, len(codes)) for pair in both], np.int64))
+    begin, end = _begin(ours) - base, _begin(ours, "hi") - base
+    others = tuple(theirs.column(name).to_numpy() - base for name in ("begin", "end"))
+    span = int(max(end.max(initial=0), others[1].max(initial=0))) + 1
+    truth = _Ranges(*(pairs[1] * span + side for side in others))
+    certainty = ours.column("certainty").to_numpy(zero_copy_only=False)
+    answered, certain = np.isin(certainty, ("certain", "likely")), certainty == "certain"
+    given = _Ranges(*(pairs[0] * span + side for side in (begin, end)))
+    answer = _Ranges(given.begin[answered], given.end[answered])
+    wrong = (given.end - given.begin - truth.within(given.begin, given.end))[certain]
+    missed = truth.end - truth.begin - given.within(truth.begin, truth.end)
+    right = int(truth.within(answer.begin, answer.end).sum())
+    observed = max(wrong.max(initial=0), missed.max(initial=0)) / 1e6
+    shares = (_share(right, int((side.end - side.begin).sum())) for side in (answer, truth))
+    return Accuracy(*(min(share, 1.0) for share in shares), 0.0, float(observed), _ROUNDED)
+
+
+def _begin(ours: pa.Table, side: str = "lo") -> Any:
+    ref = ours.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    return ref + np.rint(ours.column(side).to_numpy() * 1e6).astype(np.int64)
+
+
+class _Ranges:
+    """Ranges of whole numbers that do not overlap; how much of others they cover."""
+
+    def __init__(self, begin: Any, end: Any) -> None:
+        self.begin, self.end = begin, end
+        order = np.argsort(begin, kind="stable")
+        self._edges = np.stack((begin[order], end[order]), axis=1).ravel()
+        covered = np.repeat(np.cumsum(end[order] - begin[order]), 2)
+        covered[::2] -= (end - begin)[order]
+        self._covered = covered
+
+    def within(self, begin: Any, end: Any) -> Any:
+        """The covered length of each range given."""
+        if len(self._edges) == 0:
+            return np.zeros(len(begin), np.int64)
+        return self._up_to(end) - self._up_to(begin)
+
+    def _up_to(self, at: Any) -> Any:
+        place = np.searchsorted(self._edges, at, "right") - 1
+        known = np.maximum(place, 0)
+        inside = (place >= 0) & (place % 2 == 0)
+        return np.where(place < 0, 0, self._covered[known]) + np.where(inside, at - self._edges[known], 0)
 
 
 def largest_difference(one: pa.Table, other: pa.Table, *, keys: tuple[str, ...], value: str) -> float:
