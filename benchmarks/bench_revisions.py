@@ -276,7 +276,7 @@ class Market:
                     select symbol, t, diff from before anti join (from told where kind in ('-D', '-U')) using (symbol, t)
                     union all select symbol, t, diff from told where kind in ('+I', '+U'))
                 select count(*) from made full join now using (symbol, t)
-                where made.diff is null or now.diff is null or abs(made.diff - now.diff) > 1e-7""").fetchall()
+                where made.diff is null or now.diff is null or abs(made.diff - now.diff) > 1e-6""").fetchall()
         assert wrong == [(0,)]
 
     def judged(self, revisions: int) -> Accuracy:
