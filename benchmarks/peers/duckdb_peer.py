@@ -161,10 +161,10 @@ class DuckDB:
                     join (select id, k, x as xb, y as yb from places) q using (k) where q.id = b),
             means as (
                 select a, b, k, (sum(d) over w - (d + first_value(d) over w) / 2) / {n} as mean,
-                    k - first_value(k) over w as way
+                    k - first_value(k) over w as way, count(*) over w as places
                 from distances window w as (partition by a, b order by k rows {n} preceding))
             select unnest([a, b]) as id1, unnest([b, a]) as id2, make_timestamp(k * {asked.every * SECOND}) as t, mean
-            from means where way = {n} and mean < {asked.reach}""")
+            from means where way = {n} and places = {n + 1} and mean < {asked.reach}""")
 
     def _steps(self) -> str:
         """Tuples with their successor's time; the last one of a key holds for its instant."""
