@@ -1,0 +1,70 @@
+"""Fig. 9 i: MACD on trades, predicted to 1 %, from segments alone and over tuples, as trades are replayed faster.
+
+Fig. 6's parameters: replay at 3,000 to 8,500 tuples/s, 1 % of the trade's value; beyond, up to what each can do. ``pulse``
+validates every trade and solves where one fails; ``segments`` were fitted before, to the same 1 %. MACD's differences are far
+below 1 % of a price: a price that holds to 1 % makes both averages equal, and the answer is all but empty, as its recall says. So
+beside the paper's bound stand ones at which the differences can be told from nothing: trades predicted to 0.01 %, and segments
+whose integral is right to 0.005 %. On generated trades, and on recorded ones where there are any.
+
+How streams are offered: :mod:`pulse.benchmarks.replay`. Run with ``make bench ONLY=fig9_nyse``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from pulse.benchmarks.allocation import keep_freed_memory
+from pulse.benchmarks.engines import Predicting
+from pulse.benchmarks.market import CONTENDERS, FILE, KINDS, market
+from pulse.benchmarks.recording import sizes
+from pulse.benchmarks.replay import AT_ONCE, Replays, record_replay
+from pulse.benchmarks.violations import DATA
+
+ROWS = sizes(30_000, 400_000)
+RATES = sizes((3_000, 8_500, 1_000_000), (3_000, 4_000, 5_000, 6_500, 8_500, 30_000, 100_000, 1_000_000))
+SECONDS = sizes(2.0, 20.0)
+PAPER: dict[str, str | float] = {"paper: tuples, most/s": 4_000, "paper: Pulse, most/s": 6_500}
+
+
+class Race:
+    """The contenders on trades of a kind, each looked at on all of them."""
+
+    def __init__(self, kind: str) -> None:
+        keep_freed_memory()
+        self.market = market(kind, ROWS)
+        makers = self.market.makers()
+        self.replays = Replays(makers, self.market.tuples, warm=self.market.warm, seconds=SECONDS)
+        self.judged = {name: self.market.judge(name, maker) for name, maker in makers.items()}
+
+
+@cache
+def race(kind: str) -> Race:
+    return Race(kind)
+
+
+@pytest.mark.parametrize("contender", CONTENDERS)
+@pytest.mark.parametrize("rate", [*RATES, AT_ONCE])
+@pytest.mark.parametrize("kind", KINDS)
+def test_macd(benchmark: Any, kind: str, rate: float, contender: str) -> None:
+    if kind == "recorded" and not FILE.exists():
+        pytest.skip(f"no {FILE.name} in {DATA}; set PULSE_DATA to the folder of recorded data")
+    one = race(kind)
+    engine = record_replay(
+        benchmark,
+        one.replays,
+        contender,
+        rate,
+        figure=f"Fig. 9 i: MACD, {kind} trades",
+        accuracy=one.judged[contender].accuracy,
+        rounds=sizes(1, 3),
+        facts=one.judged[contender].facts | PAPER,
+    )
+    if isinstance(engine, Predicting):
+        tally = engine.prediction.tally
+        benchmark.extra_info["facts"] |= {
+            "no solving, %": 100.0 * tally.validated / tally.tuples,
+            "violations": float(tally.violations),
+        }

@@ -1,0 +1,182 @@
+"""Queries that run on a stream, as :mod:`.replay` drives them: ours on predictions, on segments and on tuples being modelled;
+tuple engines; each keeps what it told.
+
+::
+
+    Predicting   tuples ──validator──> what changes ──standing query──> changes of results, ahead of time
+    Historical   segments, made before ──window, query──> results up to the newest instant that all keys are known to
+    Modelling    tuples ──fitter──> segments that closed ──the same──> results
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.columns import Columns
+from pulse.operators.at_rest import begins, ending_after, ends
+from pulse.operators.fit import Fitter
+from pulse.operators.fit_spec import FitSpec
+from pulse.operators.grid import within
+from pulse.operators.relation import Relation
+from pulse.operators.sample import to_tuples
+from pulse.plan.nodes import Node, scans
+from pulse.plan.query import Query
+from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.scan import as_scanned
+from pulse.runtime.standing import FAR, GRACE, Standing
+
+LATENESS = 60_000_000
+"""Microseconds that predictions are kept behind the newest tuple."""
+
+
+class Predicting:
+    """Tuples are validated; where one fails its key is solved again, and what that changes is told."""
+
+    def __init__(self, predictor: Predictor, tuples: pa.Table) -> None:
+        (self.stream,) = predictor.specs
+        self.prediction, self.tuples = Prediction(predictor), tuples
+        self.changes = 0
+
+    def push(self, begin: int, end: int) -> None:
+        """As :class:`.replay.Engine`."""
+        emitted = self.prediction.push({self.stream: self.tuples.slice(begin, end - begin)})
+        self.changes += emitted.changes.num_rows
+        assert self.prediction.now is not None
+        self.prediction.advance(self.prediction.now - LATENESS)
+
+
+class Answering:
+    """A query at its rate over segments that come in: closing times are told once, when all keys are known that far."""
+
+    def __init__(self, query: Query, columns: Columns) -> None:
+        self.query, (self.stream,) = query, {scan.stream for scan in scans(query.plan)}
+        self.standing = Standing(query, {self.stream: columns})
+        self.leaves = tuple(dict.fromkeys(scans(self.standing.plan)))
+        assert query.rate is not None
+        self.rate = query.rate
+        self.kept, self.upto = Relation.empty(columns), -FAR
+        self.told: list[pa.RecordBatch] = []
+
+    def take(self, segments: Relation, upto: int) -> None:
+        """More segments; before ``upto`` nothing is missing any more. What closes by then is told, the rest kept."""
+        if len(segments):
+            self.kept = Relation.concat([self.kept, segments]).merged() if len(self.kept) else segments
+        if upto // self.rate <= self.upto // self.rate:
+            return
+        since = max(self.upto, -FAR + self.standing.radius + GRACE)
+        recent = within(self.kept, since - self.standing.radius - GRACE, upto + 1)
+        inputs: dict[Node, Relation] = {leaf: as_scanned(recent, leaf) for leaf in self.leaves}
+        evaluation = Evaluation(inputs, possible=self.query.possible)
+        evaluation.expect([self.standing.plan])
+        samples = evaluation.samples(self.standing.plan, self.rate)
+        before = (samples.times <= self.upto) | (samples.times > upto)
+        samples = replace(samples, certainty=np.where(before, np.uint8(ABSENT), samples.certainty))
+        self.told.append(to_tuples(samples, self.query.select, possible=self.query.possible))
+        self.upto = upto
+        self.kept = ending_after(self.kept, upto - self.standing.radius - GRACE).without_empty_groups()
+
+    @property
+    def answer(self) -> pa.Table:
+        """All that was told."""
+        return pa.Table.from_batches(self.told)
+
+
+class Historical(Answering):
+    """Segments alone: they come when the first of their tuples does."""
+
+    def __init__(self, query: Query, segments: Relation, times: IntArray) -> None:
+        super().__init__(query, segments.columns)
+        self.segments, self.times = segments, times
+        self.order = np.argsort(begins(segments), kind="stable")
+        self.starts = begins(segments)[self.order]
+
+    def push(self, begin: int, end: int) -> None:
+        """As :class:`.replay.Engine`: the segments that begin with these tuples."""
+        first = 0 if begin == 0 else np.searchsorted(self.starts, self.times[begin - 1], side="right")
+        last = np.searchsorted(self.starts, self.times[end - 1], side="right")
+        rows = np.sort(self.order[first:last])
+        self.take(self.segments.take(rows).without_empty_groups(), int(self.times[end - 1]))
+
+
+class Modelling:
+    """Tuples of so many ``keys`` are modelled online; with a query, the segments that close are answered from.
+
+    The fitter works when as many tuples have come as its open segments hold: a tuple is looked at a bounded number of times.
+    """
+
+    def __init__(self, spec: FitSpec, tuples: pa.Table, query: Query | None, *, keys: int) -> None:
+        self.fitter, self.tuples, self.keys = Fitter(spec, chunk_rows=1), tuples, keys
+        self.columns = Columns.of(spec.schema)
+        self.answering = None if query is None else Answering(query, self.columns)
+        self.segments = 0
+        self.last = tuples.num_rows
+        self.known: dict[Any, int] = {}
+
+    def push(self, begin: int, end: int) -> None:
+        """As :class:`.replay.Engine`."""
+        self._take(self.fitter.push(self.tuples.slice(begin, end - begin)))
+        if end == self.last:
+            self._take(self.fitter.finish())
+
+    def _take(self, made: SegmentBatch | None) -> None:
+        if made is None or not len(made):
+            return
+        self.segments += len(made)
+        if self.answering is None:
+            return
+        relation = Relation.from_table(made.to_arrow(), self.columns)
+        newest = np.maximum.reduceat(ends(relation), relation.offsets[:-1]).tolist()
+        names = zip(*(key.to_pylist() for key in relation.keys), strict=True)
+        self.known.update(zip(names, newest, strict=True))
+        self.answering.take(relation, min(self.known.values()) if len(self.known) == self.keys else -FAR)
+
+
+def segments_of(spec: FitSpec, tuples: pa.Table) -> Relation:
+    """What a fit makes of all tuples, by key and time."""
+    fitter = Fitter(spec)
+    made = [fitter.push(tuples), fitter.finish()]
+    whole = SegmentBatch.concat([one for one in made if one is not None])
+    return Relation.from_table(whole.sort().to_arrow(), Columns.of(spec.schema))
+
+
+class ByHand:
+    """A hand-written operator over columns of numpy; keys are numbers already."""
+
+    def __init__(self, operator: Any, columns: Sequence[Any]) -> None:
+        self.operator, self.columns = operator, columns
+        self.parts: list[Any] = []
+
+    def push(self, begin: int, end: int) -> None:
+        """As :class:`.replay.Engine`."""
+        self.parts.append(self.operator.push(*(column[begin:end] for column in self.columns)))
+
+    @property
+    def told(self) -> Any:
+        """All of it, column by column."""
+        return type(self.parts[0])(*map(np.concatenate, zip(*self.parts, strict=True)))
+
+
+class InDuckDB:
+    """One of :mod:`.peers.duckdb_streams` over an Arrow table."""
+
+    def __init__(self, make: Callable[[], Any], tuples: pa.Table) -> None:
+        self.stream, self.tuples = make(), tuples
+
+    def push(self, begin: int, end: int) -> None:
+        """As :class:`.replay.Engine`."""
+        self.stream.push(self.tuples.slice(begin, end - begin))
+
+    @property
+    def told(self) -> pa.Table:
+        """All answers."""
+        told: pa.Table = self.stream.told
+        return told
