@@ -32,16 +32,17 @@ class Polars:
 
     def macd(self, asked: Macd) -> pa.Table:
         """Columns symbol, t, diff."""
-        short, long = asked.short // asked.advance, asked.long // asked.advance
-        area = pl.col("area")
-        diff = (area - area.shift(short)) / (asked.short * SECOND) - (area - area.shift(long)) / (
-            asked.long * SECOND
-        )
-        same = pl.col("symbol").shift(long) == pl.col("symbol")
-        found = self._integrals(asked.advance).select("symbol", "k", same.alias("same"), diff.alias("diff"))
-        return _arrow(
-            found.filter(pl.col("same") & (pl.col("diff") > 0)).select("symbol", _time(asked.advance), "diff")
-        )
+        found = _macd(self._integrals(asked.advance), asked)
+        return _arrow(found.select("symbol", _time(asked.advance), "diff"))
+
+    def all_macds_figures(self, variants: list[Macd]) -> pa.Table:
+        """Of each variant: short, long, how often it holds (n), and mean, least and greatest difference; integrals are shared."""
+        integrals = self._integrals(variants[0].advance).collect(engine="streaming").lazy()
+        diff = pl.col("diff")
+        figures = {"n": pl.len(), "mean": diff.mean(), "low": diff.min(), "high": diff.max()}
+        found = pl.collect_all([_macd(integrals, v).select(**figures) for v in variants])
+        told = {"short": [v.short for v in variants], "long": [v.long for v in variants]}
+        return pl.concat([pl.DataFrame(told), pl.concat(found)], how="horizontal").to_arrow()
 
     def minimum(self, asked: Minimum) -> pa.Table:
         """Columns symbol, t, low."""
@@ -163,6 +164,18 @@ def _sorted(frame: pl.LazyFrame, key: str, load: bool) -> pl.LazyFrame:
         frame, by = frame.with_columns(by.cast(pl.Categorical)), by.to_physical()
     ordered = frame.sort(by, maintain_order=True)
     return ordered.collect().rechunk().lazy() if load else ordered
+
+
+def _macd(integrals: pl.LazyFrame, asked: Macd) -> pl.LazyFrame:
+    """Where the difference of averages is above zero: symbol, k, diff."""
+    short, long = asked.short // asked.advance, asked.long // asked.advance
+    area = pl.col("area")
+    diff = (area - area.shift(short)) / (asked.short * SECOND) - (area - area.shift(long)) / (
+        asked.long * SECOND
+    )
+    same = pl.col("symbol").shift(long) == pl.col("symbol")
+    found = integrals.select("symbol", "k", same.alias("same"), diff.alias("diff"))
+    return found.filter(pl.col("same") & (pl.col("diff") > 0))
 
 
 def _at_grid(steps: pl.LazyFrame, every: int) -> pl.LazyFrame:
