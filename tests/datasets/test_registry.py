@@ -20,7 +20,7 @@ Write = Callable[[str, str | bytes], str]
     [
         ("m.csv", test_taq.MONTHLY, "taq"),
         ("d.psv", test_taq.DAILY, "taq-daily"),
-        ("EQY_US_ALL_TRADE_20240531.gz", gzip.compress(test_taq.DAILY.encode()), "taq-daily"),
+        ("EQY_US_ALL_TRADE_20240531.gz", gzip.compress(test_taq.DAILY.encode(), mtime=0), "taq-daily"),
         ("o.csv", test_ais.OLD, "ais"),
         ("n.csv", test_ais.NEW, "ais"),
         ("dk.csv", test_ais.DANISH.encode("latin-1"), "ais"),
