@@ -48,6 +48,14 @@ class Crossover:
             return f"crossing at {points}{end}, and {'cheaper' if self.last else 'dearer'} beyond"
         return f"cheaper {'from' if self.last else 'up to'} {points}{end}"
 
+    def short(self) -> str:
+        """For a cell: ``from 7.6``, ``up to 50``, ``always``, ``never``, or all places where it turns."""
+        if not self.at:
+            return "always" if self.first else "never"
+        if len(self.at) > 1:
+            return f"{'from' if self.last else 'up to'} {_number(self.at[-1])} ({len(self.at)} crossings)"
+        return f"{'from' if self.last else 'up to'} {_number(self.at[0])}"
+
 
 def crossover(ours: Mapping[float, float], theirs: Mapping[float, float]) -> Crossover | None:
     """Where the cost of ``ours`` (by x) goes below that of ``theirs``; None where they share no range of x.

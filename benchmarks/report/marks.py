@@ -36,7 +36,7 @@ class Look:
 
 
 def looks(contenders: Iterable[str]) -> dict[str, Look]:
-    """One for each of them, the same wherever they appear on a page."""
+    """One for each of those in a plot: colours are the same on all of a page, shapes tell apart those here."""
     found: dict[str, Look] = {}
     seen: dict[int, int] = {}
     for name in sorted(set(contenders), key=lambda name: (family(name) != 0, len(name), name)):

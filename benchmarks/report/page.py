@@ -113,58 +113,82 @@ def _figures(run: Run) -> Iterator[str]:
     figures = run.figures()
     if not figures:
         return
-    looked, crossed = looks(row.contender for row in run.rows), crossings(run)
+    crossed = crossings(run)
     yield '<h2 id="figures">Figures</h2><p class="soft small">Higher is better. Points are medians, whiskers the quartiles of '
     yield "the rounds, dashed rings the places where a line of Pulse crosses a peer’s. Rows and accuracies are in the tables.</p>"
     for name, rows in figures.items():
-        here = [one for one in crossed if one.figure == name]
+        here, looked = [one for one in crossed if one.figure == name], looks(row.contender for row in rows)
         yield f'<section class="card"><h3>{escape(name)}</h3>'
         yield _legend(rows, looked)
         yield f'<div class="wide">{lines(rows, looked, here, width=WIDE, height=430)}</div>'
         yield f'<div class="narrow">{lines(rows, looked, here, width=NARROW, height=320)}</div>'
-        yield _crossed(here) if here else ""
+        if here:
+            yield f"<details><summary>Where lines cross</summary>{_crossed(here)}</details>"
         yield "</section>"
 
 
 def _crossovers(run: Run) -> Iterator[str]:
-    """Those that the paper has, of all figures in one table."""
+    """Those that the paper has: a line a figure and peer, a column a form of Pulse."""
     found = [one for one in crossings(run) if one.aim is not None]
-    if found:
-        yield '<h2 id="crossovers">Crossovers</h2>'
-        yield '<p class="soft small">From how many tuples a segment on segments are cheaper.</p>'
-        yield _crossed(found, figures=True)
+    if not found:
+        return
+    yield '<h2 id="crossovers">Crossovers</h2>'
+    yield '<p class="soft small">From how many tuples a segment on segments are cheaper than tuples.</p>'
+    forms = list(dict.fromkeys(one.ours for one in found))
+    heads = ["figure", "against", *forms, "aim", "in the paper"]
+    parts = [
+        '<div class="scroll"><table class="texts"><tr>',
+        *(f"<th>{escape(one)}</th>" for one in heads),
+        "</tr>",
+    ]
+    for (figure, peer), some in _lines_of(found).items():
+        first = some[forms[0]] if forms[0] in some else next(iter(some.values()))
+        aim = "" if first.aim is None else f"≤ {number(first.aim)}"
+        parts.append(
+            f"<tr><td>{escape(figure)}</td><td>{escape(peer)}</td><td>{escape(first.paper)}</td><td>{aim}</td>"
+        )
+        for form in forms:
+            told, kind = (
+                (some[form].found.short(), "yes" if some[form].reached else "no")
+                if form in some
+                else ("", "")
+            )
+            parts.append(f'<td class="{kind}">{escape(told)}</td>')
+        parts.append(f"<td>{aim}</td><td>{escape(first.paper)}</td></tr>")
+    yield "".join([*parts, "</table></div>"])
 
 
-def _crossed(found: Sequence[Crossing], *, figures: bool = False) -> str:
-    aims = any(one.aim is not None for one in found)
-    heads = ["figure"] * figures + ["Pulse", "peer", "Pulse is"] + ["in the paper", "aim"] * aims
-    parts = ['<div class="scroll"><table class="texts"><tr>', *(f"<th>{one}</th>" for one in heads), "</tr>"]
+def _lines_of(found: Sequence[Crossing]) -> dict[tuple[str, str], dict[str, Crossing]]:
+    lines: dict[tuple[str, str], dict[str, Crossing]] = {}
+    for one in sorted(found, key=lambda one: one.figure):
+        lines.setdefault((one.figure, one.peer), {})[one.ours] = one
+    return lines
+
+
+def _crossed(found: Sequence[Crossing]) -> str:
+    parts = ['<div class="scroll"><table class="texts"><tr><th>Pulse</th><th>peer</th><th>Pulse is</th></tr>']
     for one in found:
-        told = [one.figure] * figures + [one.ours, one.peer, one.found.words(one.x_label)]
-        cells = [f"<td>{escape(text)}</td>" for text in told]
-        if aims:
-            kind, aim = ("yes", "reached") if one.reached else ("no", "missed")
-            shown = "" if one.aim is None else f"≤ {number(one.aim)}: {aim}"
-            cells += [
-                f"<td>{escape(f'from {one.paper}' if one.paper else '')}</td>",
-                f'<td class="{kind}">{shown}</td>',
-            ]
-        parts.append(f"<tr>{''.join(cells)}</tr>")
+        cells = (one.ours, one.peer, one.found.words(one.x_label))
+        parts.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>")
     return "".join([*parts, "</table></div>"])
 
 
 def _chapters(run: Run, chapters: Mapping[str, Sequence[Row]]) -> Iterator[str]:
-    looked, tables = looks(row.contender for row in run.rows), run.tables()
+    tables = run.tables()
     for chapter, rows in chapters.items():
         mine = {name: some for name, some in tables.items() if some[0].chapter == chapter}
         yield f'<h2 id="{_anchor(chapter)}">{escape(chapter.replace("_", " ").capitalize())}</h2>'
         yield f'<p class="soft">{escape(run.chapters.get(chapter, "").replace("``", ""))}</p>'
         groups = {name: some for name, some in mine.items() if not some[0].figure}
+        looked = looks(row.contender for some in groups.values() for row in some)
         if plotted := dots(groups, looked, width=WIDE):
             yield '<section class="card">' + _legend([row for row in rows if row.group in groups], looked)
             yield f'<div class="wide">{plotted}</div><div class="narrow">{dots(groups, looked, width=NARROW)}</div></section>'
         for name, some in mine.items():
-            yield f"<h3>{escape(name)}</h3>{_rows(some)}"
+            shown = _rows(some)
+            if some[0].figure:
+                shown = f"<details><summary>{several(len(some), 'row')} with accuracies</summary>{shown}</details>"
+            yield f"<h3>{escape(name)}</h3>{shown}"
 
 
 def _rows(rows: Sequence[Row]) -> str:

@@ -26,7 +26,7 @@ nav a{border:1px solid var(--rule);background:var(--card);border-radius:99px;pad
 .tile{background:var(--card);border:1px solid var(--rule);border-radius:12px;padding:12px 14px}
 .tile b{display:block;font-size:1.5rem;line-height:1.25;letter-spacing:-.02em}.tile span{color:var(--soft);font-size:.84rem}
 .reading{background:var(--card);border:1px solid var(--rule);border-radius:12px;padding:6px 18px 8px}
-.reading ul,.plain{padding-left:1.15em;margin:.5em 0}.reading li,.plain li{margin:.45em 0}
+.reading ul,.plain{padding-left:1.15em;margin:.5em 0}.reading li,.plain li{margin:.45em 0;overflow-wrap:anywhere}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:12px;padding:14px;margin:14px 0;min-width:0}
 .card>h3:first-child{margin-top:.1em}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch;border:1px solid var(--rule);border-radius:10px;background:var(--card)}
@@ -40,6 +40,7 @@ td.words,th.words{text-align:left;white-space:normal;min-width:230px}
 tr.ours td,tr.ours td:first-child{background:var(--tint);font-weight:600}
 tr.ours td.words{font-weight:400}
 table.texts th,table.texts td{text-align:left}
+table.texts td{white-space:normal}table.texts td:nth-child(2){min-width:110px}
 td.yes{color:var(--good);font-weight:600}td.no{color:var(--bad);font-weight:600}
 .facts td:first-child{color:var(--soft);white-space:nowrap;min-width:0}.facts td:last-child{text-align:left;white-space:normal}
 svg{display:block;max-width:100%;height:auto;margin:4px auto}

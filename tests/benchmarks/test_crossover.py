@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.benchmarks.report.crossover import crossover
-from pulse.benchmarks.report.reading import crossings
+from pulse.benchmarks.report.reading import aims, crossings
 from pulse.benchmarks.report.rows import run_of
 from tests.benchmarks.runs import rich
 
@@ -69,6 +69,7 @@ def test_words() -> None:
         "cheaper from 50 n",
         "cheaper up to 50 n",
     ]
+    assert [one.short() if one else "" for one in (cheap, falls, rises)] == ["always", "from 50", "up to 50"]
 
 
 def test_aims_are_set_against_two_peers_in_the_papers_figures() -> None:
@@ -77,3 +78,7 @@ def test_aims_are_set_against_two_peers_in_the_papers_figures() -> None:
     assert found["Fig. 5 i: filter", "pulse", "DuckDB"] == (2.0, False)
     assert found["Fig. 5 i: filter", "pulse, validating", "Numba tuples"] == (10.0, False)
     assert found["Fig. 7 ii: window", "pulse", "Numba tuples"] == (None, None)
+    assert aims(run_of(rich())) == {
+        ("Fig. 5 i: filter", "Numba tuples"): True,
+        ("Fig. 5 i: filter", "DuckDB"): False,
+    }
