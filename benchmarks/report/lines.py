@@ -14,14 +14,16 @@ from pulse.benchmarks.report.reading import Crossing
 from pulse.benchmarks.report.rows import Row, gathered
 from pulse.benchmarks.report.words import count, number
 
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 16.0, 14.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 16.0, 14.0, 46.0
 
 
 def lines(
     rows: Sequence[Row], looks: Mapping[str, Look], crossed: Sequence[Crossing], *, width: int, height: int
 ) -> str:
     """One line a contender through its medians; the quartiles of the rounds as whiskers."""
-    x = scale([row.x for row in rows if row.x is not None], LEFT, width - RIGHT)
+    xs = [row.x for row in rows if row.x is not None]
+    # Crossings are sought in logarithms, and lie on the lines where these are straight in them, too.
+    x = scale(xs, LEFT, width - RIGHT, log=min(xs) > 0 and max(xs) / min(xs) >= 4)
     rates = [row.work / one for row in rows for one in (row.median, *row.quartiles)]
     y = scale(rates, height - BOTTOM, TOP)
     parts = [
@@ -66,7 +68,7 @@ def _grid(x: Scale, y: Scale, row: Row) -> str:
         f'<line class="axis" x1="{x.begin:.1f}" x2="{x.end:.1f}" y1="{y.begin:.1f}" y2="{y.begin:.1f}"/>',
         f'<text class="name" x="{(x.begin + x.end) / 2:.1f}" y="{y.begin + 38:.1f}" text-anchor="middle">'
         f"{escape(row.x_label)}{logs}</text>",
-        f'<text class="name" transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle">'
+        f'<text class="name" transform="translate(13 {middle:.1f}) rotate(-90)" text-anchor="middle">'
         f"{escape(row.unit)} a second{', logarithmic' if y.log else ''}</text>",
     ]
     return "".join(parts)

@@ -144,9 +144,7 @@ def _crossovers(run: Run) -> Iterator[str]:
     for (figure, peer), some in _lines_of(found).items():
         first = some[forms[0]] if forms[0] in some else next(iter(some.values()))
         aim = "" if first.aim is None else f"≤ {number(first.aim)}"
-        parts.append(
-            f"<tr><td>{escape(figure)}</td><td>{escape(peer)}</td><td>{escape(first.paper)}</td><td>{aim}</td>"
-        )
+        parts.append(f"<tr><td>{escape(figure)}</td><td>{escape(peer)}</td>")
         for form in forms:
             told, kind = (
                 (some[form].found.short(), "yes" if some[form].reached else "no")
