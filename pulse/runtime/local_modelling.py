@@ -1,42 +1,58 @@
-"""The same work in this process, without Spark: for small inputs, and the oracle of the Spark runtime's tests."""
+"""The same work in this process, without Spark, a thread per core: for small inputs, and the oracle of tests on Spark."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
+from pulse.runtime.fit_bins import Bins
 from pulse.runtime.fit_model import FitOutcome, run_fit
 from pulse.runtime.fit_summary import summary
 from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
+from pulse.runtime.local import in_threads
 
 
 def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit files into the job's staging folder, one unit after the other."""
+    """Fit files into the job's staging folder: units side by side, then their keys."""
+    return run_fit(job, lambda job: _fit_units(job, old_ends))
 
-    def parts(job: FileJob) -> list[pa.Table]:
-        tables: list[pa.Table] = []
-        for ordinal in range(len(job.units)):
-            counts = Counts()
-            tables += fit_unit(job, ordinal, job.tuples(ordinal, counts), counts)
-        return tables
 
-    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))
+def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
+    def fitted(ordinal: int) -> list[list[pa.Table]]:
+        counts = Counts()
+        return [list(fit_unit(job, ordinal, job.tuples(ordinal, counts), counts))]
+
+    units = list(range(len(job.units)))
+    with Bins(Path(job.staging), job.spec.schema.key_names, len(units)) as bins:
+        if old_ends is not None:
+            bins.add(old_ends)
+        for parts in in_threads(fitted, units, None):
+            for part in parts:
+                bins.add(part)
+            bins.end_unit()
+        bins.finish()
+        return list(
+            in_threads(
+                lambda number: [_written(job, number, bins.read(number))], list(range(len(bins))), None
+            )
+        )
 
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
     """Fit a table of tuples in its own order."""
     batches = table.select(job.columns).to_batches(max_chunksize=1 << 17)
 
-    def parts(job: FitJob) -> list[pa.Table]:
-        return list(fit_unit(job, 0, batches, Counts()))
+    def fit(job: FitJob) -> list[pa.RecordBatch]:
+        parts = [*([] if old_ends is None else [old_ends]), *fit_unit(job, 0, batches, Counts())]
+        if not parts:
+            return []
+        columns = parts[0].column_names
+        return [_written(job, 0, pa.concat_tables([part.select(columns) for part in parts]))]
 
-    return run_fit(job, lambda job: _stitch(job, parts(job), old_ends))
+    return run_fit(job, fit)
 
 
-def _stitch(job: FitJob, parts: list[pa.Table], old_ends: pa.Table | None) -> list[pa.RecordBatch]:
-    if old_ends is not None:
-        parts = [old_ends, *parts]
-    if not parts:
-        return []
-    columns = parts[0].column_names
-    return [summary(job, write_part(job, 0, pa.concat_tables([part.select(columns) for part in parts])))]
+def _written(job: FitJob, number: int, parts: pa.Table) -> pa.RecordBatch:
+    return summary(job, write_part(job, number, parts))
