@@ -19,7 +19,7 @@ from pulse.benchmarks.recording import record, sizes
 from pulse.benchmarks.workload import Objects
 
 SECONDS = 100
-TUPLES = sizes(300_000, 2_000_000)
+TUPLES = sizes(300_000, 1_000_000)
 PER_SEGMENT = sizes((1, 3, 10, 100), (1, 2, 3, 5, 10, 20, 50, 100, 300))
 WINDOWS = (10, 30, 60)
 

@@ -16,7 +16,7 @@ from pulse.benchmarks.proximity import CONTENDERS, VALIDATED, Proximity
 from pulse.benchmarks.recording import record, sizes
 
 RATE = 3000.0
-TUPLES = sizes(30_000, 200_000)
+TUPLES = sizes(30_000, 150_000)
 PER_SEGMENT = sizes((1, 2, 10), (1, 1.2, 1.45, 2, 3, 5, 10, 30, 100))
 
 

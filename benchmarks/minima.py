@@ -55,7 +55,7 @@ class Minima:
         self.accuracy[OURS] = self._judged(runs[OURS]())
         self.accuracy[VALIDATED] = self._judged(runs[VALIDATED]())
         self.accuracy[SEGMENTS] = self._judged_segments(runs[SEGMENTS]())
-        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(3, 7))
+        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(3, 5))
         duck.close()
 
     def _sampled(self, relation: Relation) -> Samples:

@@ -68,7 +68,7 @@ class Proximity:
         self.accuracy[DUCK] = exact()
         self.accuracy[OURS] = self._judged(self.left.relation, self.right.relation)
         self.accuracy[VALIDATED] = self._judged(*(one.segments() for one in validations))
-        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(3, 7))
+        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(3, 5))
         duck.close()
 
     def _check_tuples(self, found: numba_peer.Pairs) -> None:

@@ -52,6 +52,7 @@ _EPSILON = 2.220446049250313e-16
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _CERTAIN = 3
 _SECONDS = 1.0 / MICROSECONDS
+_YEARS = 1e8  # seconds
 
 
 @step
@@ -109,7 +110,8 @@ def _pass_lines(table, bounds, p, stop, cut, sign, seen):
     is_line = c.shape[1] == 2
     while i < last:
         begin, end, j = lo[i], hi[i], i + one
-        within = cut - ref[i] > end * MICROSECONDS + _slack(begin, end)
+        # A microsecond is more than the slack of any piece that is not years from its reference.
+        within = cut - ref[i] > end * MICROSECONDS + 1.0 and begin > -_YEARS and end < _YEARS
         if not (within and hi[j] > lo[j] and _follows(ref[i], end, ref[j], lo[j])):
             break
         slope = c[i, np.uint64(1)] if is_line else 0.0
