@@ -128,6 +128,18 @@ def agreement_of_ranges(ours: pa.Table, theirs: pa.Table, *, keys: tuple[str, st
     return Accuracy(*(min(share, 1.0) for share in shares), 0.0, float(observed), _ROUNDED)
 
 
+def instants_of(ranges: pa.Table, every: int) -> pa.Table:
+    """The multiples of ``every`` seconds in ranges with begin and end in microseconds: the other columns, and t."""
+    step = every * 1_000_000
+    begin, end = (ranges.column(name).to_numpy() for name in ("begin", "end"))
+    number = end // step + -begin // step + 1
+    rows = np.repeat(np.arange(len(begin)), number)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(number) - number, number)
+    t = (-(-begin // step)[rows] + within) * step
+    kept = ranges.drop_columns(["begin", "end"]).take(rows)
+    return kept.append_column("t", pa.array(t).cast(pa.timestamp("us")))
+
+
 def _begin(ours: pa.Table, side: str = "lo") -> Any:
     ref = ours.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
     return ref + np.rint(ours.column(side).to_numpy() * 1e6).astype(np.int64)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from pulse.benchmarks.peers.questions import SECOND, Above, Following, Macd, Minimum, Near
 
+ROUNDING = 1e-6  # of differences of averages: sums run over all keys
 # Half of a cell's neighbourhood: every pair of neighbouring cells once.
 _HALF = "(values (0, 0), (0, 1), (1, -1), (1, 0), (1, 1)) as half(dx, dy)"
 
@@ -77,11 +78,15 @@ class DuckDB:
         return self._arrow(" union all ".join(parts))
 
     def all_macds_counts(self, variants: list[Macd], errors: list[float]) -> pa.Table:
-        """How often the difference is above each variant's error, above zero, and above what is below zero by the error."""
+        """How often the difference is above each variant's error, above zero, and above what is below zero by the error.
+
+        ``level``: how often it is zero but for the rounding of running sums.
+        """
         self._keep_integrals(variants)
         parts = [
             f"select {v.short} as short, {v.long} as long, count(*) filter (diff > {e!r}) as least, "
-            f"count(*) filter (diff > 0) as n, count(*) as most, max(diff) as high "
+            f"count(*) filter (diff > 0) as n, count(*) as most, max(diff) as high, "
+            f"count(*) filter (abs(diff) <= {ROUNDING!r}) as level "
             f"from ({self._macd_of('integrals', v, above=-e)})"
             for v, e in zip(variants, errors, strict=True)
         ]

@@ -61,6 +61,11 @@ class SparkSql:
                 from integrals window w as (partition by symbol order by k))
             select symbol, timestamp_micros(k * {grid}) as t, diff from windows where diff > 0""")
 
+    def macd_figures(self, asked: Macd) -> Any:
+        """An Arrow table of what a sweep wants to know of a variant: how often it holds; mean, least, greatest difference."""
+        figures = "count(*) as n", "avg(diff) as mean", "min(diff) as low", "max(diff) as high"
+        return self.macd(asked).selectExpr(*figures).toArrow()
+
     def minimum(self, asked: Minimum) -> Any:
         """Columns symbol, t, low."""
         pane, panes = asked.advance * SECOND, asked.size // asked.advance
