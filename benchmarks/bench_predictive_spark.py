@@ -38,7 +38,7 @@ from pulse.runtime.trial import dropped
 from pulse.session import Session
 
 FIRST = 50_000  # tuples of the file that is not timed
-SIZES = sizes((1_000, 50_000), (1_000, 10_000, 100_000))
+SIZES = sizes((20_000,), (1_000, 10_000, 100_000))
 ROUNDS = sizes(3, 20)
 QUERIES = {"filter": ABOVE, "macd": MACD}
 ON_TUPLES = {

@@ -67,13 +67,18 @@ class Change:
         return self.peer[0].per_unit / self.old.per_unit, self.peer[1].per_unit / self.new.per_unit
 
     @property
+    def worse_than_peer(self) -> bool:
+        """Whether the ratio to the strongest peer got worse by more than the stated share; yes where there is none."""
+        return self.ratios is None or self.ratios[1] < self.ratios[0] / (1 + self.share)
+
+    @property
     def against_peer(self) -> str:
         """Whether the ratio to the strongest peer got worse as well, in words."""
         if self.ratios is None or self.peer is None:
             return "no peer in its group to hold it against"
         then, now = self.ratios
         told = f"{self.peer[0].contender}'s time to ours: {times(then)} → {times(now)}"
-        if now < then / (1 + self.share):
+        if self.worse_than_peer:
             return f"{told}: worse as well"
         return f"{told}: no worse, so the machine may be the slower one"
 
@@ -87,6 +92,9 @@ class Change:
             parts.append(
                 f"{times(self.factor)} the time ({seconds(self.old.median)} → {seconds(self.new.median)}; {spread})"
             )
+            idle = self.new.cpu_median <= self.old.cpu_median * (1 + self.share)
+            more = ", no more: it may have waited for a core" if idle else ""
+            parts.append(f"CPU {seconds(self.old.cpu_median)} → {seconds(self.new.cpu_median)}{more}")
             parts.append(self.against_peer)
         parts += self.worse
         return f"{self.new.group}: {self.new.contender}: {'; '.join(parts)}"
@@ -106,7 +114,8 @@ class Comparison:
 
     @property
     def flagged(self) -> list[Change]:
-        return [change for change in self.changes if change.flagged]
+        """Those whose ratio to the strongest peer got worse as well come first."""
+        return sorted((one for one in self.changes if one.flagged), key=lambda one: not one.worse_than_peer)
 
     @property
     def faster(self) -> list[Change]:
@@ -162,4 +171,4 @@ def _peer(row: Row, new: Run, old: Run) -> tuple[Row, Row] | None:
     if then is None:
         return None
     now = (one for one in new.rows if one.group == row.group and one.contender == then.contender)
-    return next(((then, one) for one in now), None)
+    return next(((then, one) for one in now if one.work == then.work), None)

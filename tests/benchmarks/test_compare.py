@@ -41,6 +41,31 @@ def test_a_slower_machine_is_told_by_its_peers() -> None:
     assert "no peer" in compared([bench("g", "pulse", 1.0)], [bench("g", "pulse", 1.5)]).flagged[0].words()
 
 
+def test_a_row_that_waited_for_a_core_is_told_by_its_cpu_time() -> None:
+    old, new = bench("g", "pulse", 1.0), bench("g", "pulse", 1.5)
+    assert "CPU 1 s → 1.5 s;" in compared([old], [new]).flagged[0].words()
+    new["extra_info"]["cpu"] = old["extra_info"]["cpu"]
+    assert (
+        "CPU 1 s → 1 s, no more: it may have waited for a core" in compared([old], [new]).flagged[0].words()
+    )
+
+
+def test_what_is_worse_than_its_peer_comes_first() -> None:
+    old = [bench(group, name, 1.0) for group in "gh" for name in ("pulse", "DuckDB")]
+    new = [
+        bench("g", "pulse", 2.0),
+        bench("g", "DuckDB", 2.0),
+        bench("h", "pulse", 2.0),
+        bench("h", "DuckDB", 1.0),
+    ]
+    assert [change.new.group for change in compared(old, new).flagged] == ["h", "g"]
+
+
+def test_a_peer_of_another_size_says_nothing() -> None:
+    new = [bench("g", "pulse", 1.5), bench("g", "DuckDB", 5.0, work=7.0)]
+    assert "no peer" in compared([bench("g", "pulse", 1.0), PEER], new).flagged[0].words()
+
+
 def test_the_share_is_stated() -> None:
     old, new = [bench("g", "pulse", 1.0)], [bench("g", "pulse", 1.2)]
     assert compared(old, new).flagged != []
