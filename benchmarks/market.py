@@ -36,6 +36,7 @@ FILE = DATA / "trades_us_equities_20131007_09.parquet"
 SYMBOLS, RATE = 500, 100.0  # of generated trades: a second, of all symbols
 SIZE = Macd().long * SECOND
 WARM = SIZE + 4 * SECOND  # of the trades' own time, before the clock starts
+DAY = 24 * 3600 * SECOND  # no trade comes later than that after the one before
 SLACK = 1e-6  # of running sums over all keys, in the peers
 SEGMENTS, INTEGRALS = f"{OURS}, segments", f"{OURS}, segments, integral to 0.005 %"
 BY_INTEGRALS, OPEN, DUCK = f"{BY_HAND}, integrals", f"{BY_HAND}, open windows", "DuckDB"
@@ -130,11 +131,13 @@ class Market:
             )
         return compared(_apart(told), self.truth, **row)
 
-    def judge_prediction(self, make: Callable[..., Predictor], *arguments: Any) -> Judged:
+    def judge_prediction(self, make: Callable[..., Predictor], *arguments: Any, batches: int = 10) -> Judged:
         """Of a prediction: ``make(*arguments, query=...)``."""
-        batches = [self.table.slice(a, b - a) for a, b in cuts(self.tuples)]
+        parts = [self.table.slice(a, b - a) for a, b in cuts(self.tuples, batches)]
         query = make(*arguments).standing.query
-        ours = predicted(query, lambda asked: make(*arguments, query=asked), batches, self.known, size=SIZE)
+        ours = predicted(
+            query, lambda asked: make(*arguments, query=asked), parts, self.known, size=SIZE, settled=DAY
+        )
         return judged(ours, self.truth, keys=("symbol",), value="diff", level=0.0, slack=SLACK)
 
 

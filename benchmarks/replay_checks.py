@@ -19,9 +19,11 @@ from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.operators.grid import within
 from pulse.operators.sample import sample, to_tuples
 from pulse.plan.query import Query
 from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.standing import FAR
 
 _SPAN = np.int64(1) << 46  # microseconds, two years: of a key's times
 
@@ -64,17 +66,27 @@ def predicted(
     known: Known,
     *,
     size: int,
+    settled: int,
 ) -> pa.Table:
-    """All that a prediction over these batches comes to, with possible rows, where the truth is known; it forgets nothing."""
+    """All that a prediction over these batches comes to, with possible rows, where the truth is known.
+
+    Results are taken when no tuple changes them any more, ``settled`` microseconds after their time: a report that comes later
+    than that is of a key whose truth has a hole there.
+    """
     assert query.rate is not None
     asked = replace(query, possible=True)
-    running = Prediction(predictor(asked))
+    running, found = Prediction(predictor(asked)), []
     (stream,) = running.predictor.specs
-    for batch in batches:
+    upto = -FAR
+    for i, batch in enumerate(batches):
         running.push({stream: batch})
-    assert running.state is not None
-    found = to_tuples(sample(running.state.results.merged(), query.rate), asked.select, possible=True)
-    table = pa.Table.from_batches([found])
+        assert running.state is not None
+        assert running.now is not None
+        since, upto = upto, running.now - (settled if i < len(batches) - 1 else -1)
+        results = within(running.state.results, since, upto).merged()
+        found.append(to_tuples(sample(results, query.rate), asked.select, possible=True))
+        running.advance(upto)
+    table = pa.Table.from_batches(found)
     keys = [name for name in query.select if name in running.predictor.standing.output.key_names]
     t = table["t"].cast(pa.int64()).to_numpy()
     whole = np.logical_and.reduce([known.whole(table[name], t, size) for name in keys])

@@ -61,7 +61,7 @@ class DuckMinimum(_Stream):
                 from panes p join (select key, max(t) as stop, min(t) as oldest from batch group by key) using (key)
                 left join known using (key)
                 where pane * {self.pane} >= coalesce(begin, oldest) and (pane + 1) * {self.pane} <= stop
-                window w as (partition by p.key order by pane rows {self.panes - 1} preceding))
+                window w as (partition by p.key order by pane range {self.panes - 1} preceding))
             where n = {self.panes} and (upto is null or (pane + 1) * {self.pane} > upto)""")
         self._run("""
             insert into known select key, min(t), max(t) from batch group by key
