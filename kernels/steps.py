@@ -25,7 +25,10 @@ _MAPS = types.Tuple((IN1, IN1))
 _RANGES = types.Tuple((IN_INT1, IN1, IN1))
 _RUNS = types.Tuple((IN_INT1, IN_INT1))
 _GRID = types.Tuple((IN_INT1, IN_INT1, INT))
+_CODED = types.Tuple((types.Array(types.int32, 1, "C", readonly=True), IN_INT1))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
+_RANGE = types.Tuple((INT, INT))
+_OUT_MAPS = types.Tuple((OUT1, OUT1))
 
 
 class Parts(NamedTuple):
@@ -60,6 +63,45 @@ def _apply(values, cell, time, steps, maps):
             continue
         s = _in_force(instants, begin, stop, time[i])
         values[i] = a[s] * values[i] + b[s]
+
+
+@kernel(IN_INT1, _RANGE, _STEPS, _MAPS, _OUT_MAPS)
+def _in_range(cell, times, steps, maps, out):
+    """The map of each cell over a range of times, its scale -1 where it changes within; how many are not the identity."""
+    first, last = times
+    offsets, instants = steps
+    a, b = maps
+    scale, shift = out
+    count = 0
+    for c in range(cell.shape[0]):
+        scale[c], shift[c] = 1.0, -0.0  # which leaves every number as it is, -0.0 too
+        begin, stop = offsets[cell[c]], offsets[cell[c] + 1]
+        if begin == stop or last < instants[begin]:
+            continue
+        s = _in_force(instants, begin, stop, first)
+        if s + 1 < stop and instants[s + 1] <= last:
+            scale[c] = -1.0
+            count += 1
+        elif a[s] != 1.0 or b[s] != 0.0:
+            scale[c], shift[c] = a[s], b[s]
+            count += 1
+    return count
+
+
+@kernel(IN1, _CODED, IN_INT1, _STEPS, _MAPS, _MAPS, OUT1)
+def _apply_coded(values, rows, cell, steps, maps, in_range, out):
+    code, time = rows
+    offsets, instants = steps
+    a, b = maps
+    scale, shift = in_range
+    for i in range(values.shape[0]):
+        c = code[i]
+        if scale[c] > 0.0:
+            out[i] = scale[c] * values[i] + shift[c]
+            continue
+        begin = offsets[cell[c]]
+        s = _in_force(instants, begin, offsets[cell[c] + 1], time[i])
+        out[i] = a[s] * values[i] + b[s] if s >= begin else values[i]
 
 
 @kernel(OUT1, _GRID, IN_INT1, _STEPS, _MAPS)
@@ -170,6 +212,39 @@ def apply_steps(
     _check(cell, steps, len(values), len(time))
     out = np.array(values, np.float64)
     _apply(out, cell, time, steps, maps)
+    return out
+
+
+def apply_steps_by_code(
+    values: Array,
+    rows: tuple[npt.NDArray[np.int32], Integers],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array],
+) -> Array:
+    """The same for rows that are told by codes, of which each has a ``cell``; ``rows`` are the code and the time of each value.
+
+    What is in force is looked up by code, and by row only for codes whose map changes between the first and the last time. Where
+    no value changes the array itself comes back, else a new one.
+
+    >>> steps, maps = (np.array([0, 0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> rows = np.array([0, 1, 1], np.int32), np.array([9, 9, 10])
+    >>> apply_steps_by_code(np.full(3, 3.0), rows, np.array([0, 1]), steps, maps).tolist()
+    [3.0, 3.0, 7.0]
+    """
+    code, time = rows
+    _check(cell, steps)
+    if not len(values) == len(code) == len(time):
+        raise ValueError(f"steps: expected {len(values)} codes and times, got {len(code)} and {len(time)}")
+    if not len(values):
+        return values
+    if code.min() < 0 or code.max() >= len(cell):
+        raise ValueError(f"steps: expected codes in 0..{len(cell) - 1}, got {code.min()}..{code.max()}")
+    in_range = np.empty(len(cell)), np.empty(len(cell))
+    if not _in_range(cell, (int(time.min()), int(time.max())), steps, maps, in_range):
+        return values
+    out = np.empty(len(values))
+    _apply_coded(values, rows, cell, steps, maps, in_range, out)
     return out
 
 

@@ -96,7 +96,8 @@ def times(table: pa.Table, schema: StreamSchema, known: int = 0) -> tuple[IntArr
             "drop them or give them a time"
         )
     if column.type.id == pa.timestamp("us").id and column.type.unit == "us":
-        return column.combine_chunks().view(pa.int64()).to_numpy(), 0
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies
+        return whole.view(pa.int64()).to_numpy(), 0
     whole, rest = split_timestamps(column)
     return whole, int(np.count_nonzero(rest[known:]))
 

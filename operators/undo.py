@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.steps import apply_steps
 from pulse.operators.tuples import needed_columns, times
 from pulse.stream.affine import Affine
 from pulse.stream.log import AccentLog
@@ -51,10 +50,10 @@ class Undo:
         """What has to be read of the tuples."""
         return list(dict.fromkeys((*needed_columns(self.schema), *self.units.columns)))
 
-    @property
+    @cached_property
     def optional(self) -> frozenset[str]:
         """The columns that a file may lack: they come and go by accents."""
-        return frozenset(self.log.coming)
+        return self.log.coming
 
     def tuples(self, batch: pa.RecordBatch, leave: Leave) -> pa.RecordBatch:
         """The tuples that can be modelled, undone; ``leave`` is told of the others."""
@@ -72,11 +71,15 @@ class Undo:
             for name, steps in units.steps.items()
             if name in schema.names
         }
-        bad = np.zeros(len(at), np.bool_)
+        bad: BoolArray | None = None
         for name, (column, unfit) in found.items():
-            batch = batch.set_column(batch.schema.get_field_index(name), name, column)
-            bad = bad if unfit is None else bad | unfit
-        return self._without(batch, bad, "no whole number once undone", leave).select(needed_columns(schema))
+            if column is not None:
+                batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+            if unfit is not None:
+                bad = unfit if bad is None else bad | unfit
+        if bad is not None:
+            batch = self._without(batch, bad, "no whole number once undone", leave)
+        return batch.select(needed_columns(schema))
 
     def _timed(self, batch: pa.RecordBatch, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
         """With the times of the start, in microseconds, where recorded ones were altered."""
@@ -95,8 +98,8 @@ class Undo:
 
     def _undone(
         self, batch: pa.RecordBatch, name: str, steps: Steps, at: IntArray
-    ) -> tuple[pa.Array, BoolArray | None]:
-        """A column undone, and the rows in which there is nothing that it could have been."""
+    ) -> tuple[pa.Array | None, BoolArray | None]:
+        """A column undone, None where it stays as it is, and the rows in which there is nothing that it could have been."""
         column = batch.column(name)
         null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         if pa.types.is_integer(column.type) and name not in self.schema.modelled_names:
@@ -104,8 +107,12 @@ class Undo:
             compared = {one: batch.column(one) for one in steps.columns}
             moved, unfit = _exact(whole, *self._inverse[name].exactly(compared, at))
             return pa.array(moved, mask=null), unfit if null is None else unfit & ~null
-        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return pa.array(_applied(values, self._inverse[name], batch, at), mask=null), None
+        if plain := pa.types.is_float64(column.type):
+            values = column.to_numpy(zero_copy_only=False)
+        else:
+            values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        undone = _applied(values, self._inverse[name], batch, at)
+        return (None if undone is values and plain else pa.array(undone, mask=null)), None
 
     def _without(
         self, batch: pa.RecordBatch, rows: BoolArray, reason: str, leave: Leave, *, keep: bool = True
@@ -122,8 +129,7 @@ def _lacking(name: str) -> str:
 
 
 def _applied(values: FloatArray, steps: Steps, batch: pa.RecordBatch, at: IntArray) -> FloatArray:
-    found = steps.located({one: batch.column(one) for one in steps.columns}, len(at))
-    return apply_steps(values, found.cell, at, found.steps, found.maps)
+    return steps.applied(values, {one: batch.column(one) for one in steps.columns}, at)
 
 
 def _exact(values: IntArray, which: IntArray, maps: list[Affine]) -> tuple[IntArray, BoolArray]:

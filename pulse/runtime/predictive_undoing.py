@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.steps import apply_steps
 from pulse.runtime.predictive_turns import Turns, steps_of
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description
@@ -39,14 +38,20 @@ class TupleUndoing:
         """Tuples undone, by their instants or places; without those that lack an attribute which the query reads."""
         for name, steps in self.altered.items():
             if name in table.column_names and name not in unread and not steps.is_empty:
-                column = table.column(name).combine_chunks()
+                column = whole(table.column(name))
                 if pa.types.is_float64(column.type) and not column.null_count:
-                    undone = pa.array(_applied(column.to_numpy(), table, steps, at))
+                    recorded = column.to_numpy()
+                    values = _applied(recorded, table, steps, at)
+                    if values is recorded:
+                        continue
+                    undone = pa.array(values)
                 else:
                     null = column.is_null().to_numpy(zero_copy_only=False)
                     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
                     undone = pa.array(_applied(values, table, steps, at), mask=null)
                 table = table.set_column(table.column_names.index(name), name, undone)
+        if not self.gone:
+            return table
         kept = np.ones(table.num_rows, bool)
         for name, steps in self.gone.items():
             if name in table.column_names and name not in unread:
@@ -69,7 +74,7 @@ def encoded(table: pa.Table, keys: Collection[str]) -> pa.Table:
     for name in keys:
         column = table.column(name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            found = pa.chunked_array([column.combine_chunks().dictionary_encode()])
+            found = pa.chunked_array([whole(column).dictionary_encode()])
             table = table.set_column(table.column_names.index(name), name, found)
     return table
 
@@ -80,6 +85,13 @@ def decoded(table: pa.Table) -> pa.Table:
         if pa.types.is_dictionary(one.type):
             table = table.set_column(place, one.name, table.column(place).cast(one.type.value_type))
     return table
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece: copied only where it is in several."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def blank(table: pa.Table, unread: Collection[str]) -> pa.Table:
@@ -93,8 +105,9 @@ def blank(table: pa.Table, unread: Collection[str]) -> pa.Table:
 def _applied(
     values: FloatArray, table: Mapping[str, pa.Array] | pa.Table, steps: Steps, at: IntArray
 ) -> FloatArray:
-    found = steps.located({one: _column(table, one) for one in steps.columns}, len(values))
-    return apply_steps(np.ascontiguousarray(values), found.cell, at, found.steps, found.maps)
+    return steps.applied(
+        np.ascontiguousarray(values), {one: _column(table, one) for one in steps.columns}, at
+    )
 
 
 def _column(table: Mapping[str, pa.Array] | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:

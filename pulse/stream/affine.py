@@ -10,6 +10,7 @@ import ast
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from pulse.core.errors import PulseError
@@ -74,6 +75,13 @@ class Affine:
             raise AffineError(f"affine map: cannot read {text!r}; write, say, (y - 32) * 5/9") from None
         a, b = _linear(tree, body, text)
         return cls(a, b)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.a, self.b))  # of fractions: as slow as a hundred comparisons
 
     def __call__(self, value: Any) -> Fraction:
         return self.a * exact(value, "value under an affine map") + self.b

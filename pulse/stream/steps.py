@@ -24,12 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.kernels.steps import apply_steps, apply_steps_by_code
 from pulse.stream.accents import AccentError
 from pulse.stream.affine import IDENTITY, Affine
 from pulse.stream.description import Description
 from pulse.stream.values import EVERYTHING, Cut, ValueSet
 
 FIRST, _LAST = -(1 << 62), 1 << 62
+_ONLY = np.zeros(1, np.int64)  # the cells, where nothing tells rows apart
+_LAST_SEEN, _AS_COLUMN = "_last_seen", "_as_column"  # what is remembered, and not pickled
 
 
 class Alteration(NamedTuple):
@@ -86,6 +89,16 @@ class Classes:
             found += sorted(set(range(1, len(self))) - named) if values.rest else sorted(named)
         return np.array(found, np.int64)
 
+    def _known(self, type_: pa.DataType) -> pa.Array:
+        """The members as values of a column's type; kept for the next batch."""
+        found = self.__dict__.get(_AS_COLUMN)
+        if found is None or found.type != type_:
+            found = self.__dict__[_AS_COLUMN] = pa.array(list(self.members), type_)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _AS_COLUMN}
+
     @cached_property
     def _place(self) -> dict[str | bool, int]:
         return {member: place for place, member in enumerate(self.members, 2)}
@@ -101,9 +114,8 @@ class Classes:
             return coded
         if self.number:
             return self._numbers(column)
-        known = pa.array(list(self.members), column.type) if self.members else pa.array([], column.type)
-        at = pc.index_in(column, known).fill_null(-1).to_numpy(zero_copy_only=False)
-        found: IntArray = at.astype(np.int64) + 2
+        at = pc.index_in(column, self._known(column.type))
+        found: IntArray = at.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 2
         if column.null_count:
             found[column.is_null().to_numpy(zero_copy_only=False)] = 0
         return found
@@ -172,6 +184,36 @@ class Steps:
         return Located(
             cell.astype(np.int64), *self._compiled([self._events_of(int(one)) for one in distinct])
         )
+
+    def applied(self, values: FloatArray, columns: Mapping[str, Any], at: IntArray) -> FloatArray:
+        """Values of rows with these columns under the maps in force at their times; where none changes the array itself.
+
+        >>> double = Alteration(10, Description.parse("symbol = 'A'"), Affine(2))
+        >>> Steps.of([double], time="t").applied(np.ones(2), {"symbol": pa.array(["A", "A"])}, np.array([9, 10])).tolist()
+        [1.0, 2.0]
+        """
+        if self.is_empty or not len(at):
+            return values
+        if not self.columns:
+            return apply_steps_by_code(values, (np.zeros(len(at), np.int32), at), _ONLY, *self._all)
+        if len(self.columns) == 1:
+            name = self.columns[0]
+            _check_kind(name, self.classes[0], columns[name].type)
+            if (coded := _codes_of(columns[name])) is not None:
+                indices, entries = coded
+                return apply_steps_by_code(values, (indices, at), self._cells(entries), *self._all)
+        found = self.located(columns, len(at))
+        return apply_steps(values, found.cell, at, found.steps, found.maps)
+
+    def _cells(self, entries: pa.Array) -> IntArray:
+        """The cells of a dictionary's entries; batches of one file mostly have the same ones, one after the other."""
+        known = self.__dict__.get(_LAST_SEEN)
+        if known is None or not (known[0] is entries or known[0].equals(entries)):
+            known = self.__dict__[_LAST_SEEN] = entries, self.classes[0].codes(entries)
+        return known[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _LAST_SEEN}
 
     def exactly(self, columns: Mapping[str, Any], at: IntArray) -> tuple[IntArray, list[Affine]]:
         """Which of some exact maps is in force for each row at its time, in microseconds; the first changes nothing."""
@@ -302,6 +344,18 @@ class _Chains:
                 found.pop()
             found.append((at, state))
         return found
+
+
+def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:
+    """The codes of a column that is a dictionary, and its entries; None where it is none, or rows have no entry."""
+    if not pa.types.is_dictionary(column.type) or column.null_count or not len(column):
+        return None
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # of several dictionaries
+            return None
+    indices = column.indices.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(indices, np.int32), column.dictionary
 
 
 def _check_kind(name: str, kind: Classes, type_: pa.DataType) -> None:

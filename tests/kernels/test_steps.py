@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.steps import apply_steps, cut_at_steps, scaled_drift
+from pulse.kernels.steps import apply_steps, apply_steps_by_code, cut_at_steps, scaled_drift
 
 FAR = 10**15
 cells = st.lists(st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted), min_size=1, max_size=3)
@@ -29,6 +29,38 @@ def test_values_by_the_last_step_before_them(steps, data):
     for value, (c, t) in zip(found, rows, strict=True):
         before = [s for s, own in enumerate(steps[c], packed[0][c]) if own <= t]
         assert value == (a[before[-1]] * 3.0 + b[before[-1]] if before else 3.0)
+
+
+@given(cells, st.data())
+def test_values_by_codes_are_those_by_rows(steps, data):
+    """Whatever part of the time the rows are of, before, over or after steps; several codes may be of one cell."""
+    cell = np.array(data.draw(st.lists(st.integers(0, len(steps) - 1), min_size=1, max_size=4)), np.int64)
+    first = data.draw(st.integers(-1, 13))
+    row = st.tuples(st.integers(0, len(cell) - 1), st.integers(first, 13))
+    rows = data.draw(st.lists(row, max_size=9))
+    code, at = (
+        np.array([c for c, _ in rows], np.int32),
+        FAR + 500_000 * np.array([t for _, t in rows], np.int64),
+    )
+    packed, maps = arrays(steps)
+    maps[0][::2], maps[1][::2] = 1.0, 0.0  # every other one comes to nothing
+    values = np.array([-0.0, np.nan, 3.0] * 3)[: len(rows)]
+    found = apply_steps_by_code(values, (code, at), cell, packed, maps)
+    expected = apply_steps(values, cell[code], at, packed, maps)
+    assert np.array_equal(found, expected, equal_nan=True)
+    if (at < packed[1].min(initial=FAR * 2)).all():
+        assert found is values
+
+
+def test_codes_that_do_not_fit_are_refused():
+    steps, maps = (np.array([0, 1]), np.array([5])), (np.array([2.0]), np.array([0.0]))
+    rows = np.array([0, 1], np.int32), np.array([1, 9])
+    with pytest.raises(ValueError, match=r"expected codes in 0\.\.0, got 0\.\.1"):
+        apply_steps_by_code(np.zeros(2), rows, np.array([0]), steps, maps)
+    with pytest.raises(ValueError, match="expected 3 codes and times, got 2 and 2"):
+        apply_steps_by_code(np.zeros(3), rows, np.array([0, 0]), steps, maps)
+    with pytest.raises(ValueError, match=r"expected cells in 0\.\.0, got 0\.\.7"):
+        apply_steps_by_code(np.zeros(2), rows, np.array([0, 7]), steps, maps)
 
 
 @given(cells, st.data())
