@@ -68,7 +68,7 @@ nojit: install
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(PYTEST) tests/kernels
 
 bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; ONLY=fig5; COMPARE=run.json: fail where slower)
-	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
+	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(if $(QUICK)$(ONLY),,PULSE_BENCH_COMPILE=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
 	  -o python_files='bench_*.py' -o python_functions='bench_* test_*' \
 	  $(if $(ONLY),-k '$(ONLY)') $(if $(COMPARE),--pulse-compare '$(COMPARE)')
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +18,15 @@ pytest_plugins = ["pulse.benchmarks.running"]
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled() -> None:
-    """Compile time is told apart."""
+    """Compile time is told apart: of this process, whose kernels may be cached, and in a whole run of one that has none."""
     from pulse.kernels import _jit
 
     with apart("loading or compiling the kernels"):
         _jit.warm()
+    if os.environ.get("PULSE_BENCH_COMPILE"):
+        fresh = [sys.executable, "-c", "from pulse.kernels import _jit; _jit.warm()"]
+        with apart("compiling all kernels, none of them cached"):
+            subprocess.run(fresh, check=True, env={**os.environ, "PULSE_CACHE_DIR": ""})
 
 
 @pytest.fixture(scope="module")
