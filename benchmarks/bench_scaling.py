@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -297,7 +297,7 @@ def test_disk(benchmark: Any, stored: Grown, contender: str, tmp_path: Path) -> 
     smallest = min(file.stat().st_size for file in tuples.values())
     if contender.startswith("Parquet"):
         file = tuples[contender == BY_KEY]
-        size, read = file.stat().st_size, partial(pq.read_table, file)
+        size, read = file.stat().st_size, cast("Callable[[], Any]", partial(pq.read_table, file))
         judge: Any = lambda table: _all_read(STORED, table.num_rows)  # noqa: E731
     else:
         bound = contender.removeprefix("pulse, ")

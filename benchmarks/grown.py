@@ -210,7 +210,8 @@ class Grown:
             peer = self.duckdb(load=True)
             pq.write_table(peer.all_macds_counts(VARIANTS, [self.bound(v) for v in VARIANTS]), path)
             peer.close()
-        return pq.read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
 
     def bound(self, variant: Macd) -> float:
         """What a variant's difference may be off by: each average by twice the drift over its size, and DuckDB's rounding."""
