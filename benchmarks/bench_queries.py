@@ -96,8 +96,9 @@ def test_ranges(benchmark: Any, sea: Field, contender: str) -> None:
     """From when to when vessels are near, in continuous time: Pulse's segments, PyMEOS's spans, which are exact."""
     from pulse.benchmarks.peers.meos_peer import Meos  # on some systems there is no PyMEOS
 
-    asked = Near()
-    peer = sea.once("meos", "", lambda _: Meos(vessels=sea.vessels, max_gap=asked.max_gap))
+    asked, reports = Near(), sea.vessels
+    assert reports is not None
+    peer = sea.once("meos", "", lambda _: Meos(vessels=reports, max_gap=asked.max_gap))
     theirs = peer.near(asked)
     row: dict[str, Any] = {"group": f"near as ranges, {sea.rows // 1000} k reports", "work": sea.rows}
     row |= {"contender": contender, "rounds": sizes(5, 9)}

@@ -108,7 +108,8 @@ def agreement_of_ranges(ours: pa.Table, theirs: pa.Table, *, keys: tuple[str, st
     wrong, or true and not even possible: but for times that are rounded to a microsecond there is none.
     """
     base = min(_begin(ours).min(initial=0), theirs.column("begin").to_numpy().min(initial=0))
-    pairs, codes = [], {}
+    pairs: list[Any] = []
+    codes: dict[tuple[Any, ...], int] = {}
     for table in (ours, theirs):
         both = zip(*(table.column(key).to_pylist() for key in keys), strict=True)
         pairs.append(np.array([codes.setdefault(pair, len(codes)) for pair in both], np.int64))
@@ -124,8 +125,8 @@ def agreement_of_ranges(ours: pa.Table, theirs: pa.Table, *, keys: tuple[str, st
     missed = truth.end - truth.begin - given.within(truth.begin, truth.end)
     right = int(truth.within(answer.begin, answer.end).sum())
     observed = max(wrong.max(initial=0), missed.max(initial=0)) / 1e6
-    shares = (_share(right, int((side.end - side.begin).sum())) for side in (answer, truth))
-    return Accuracy(*(min(share, 1.0) for share in shares), 0.0, float(observed), _ROUNDED)
+    precision, recall = (_share(right, int((side.end - side.begin).sum())) for side in (answer, truth))
+    return Accuracy(precision, recall, 0.0, float(observed), _ROUNDED)
 
 
 def instants_of(ranges: pa.Table, every: int) -> pa.Table:

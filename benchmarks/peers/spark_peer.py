@@ -114,9 +114,10 @@ class SparkSql:
                 select a, b, p.k, sqrt((p.x - q.x) * (p.x - q.x) + (p.y - q.y) * (p.y - q.y)) as d
                 from wanted join places p on (p.id = a and p.bucket = wanted.bucket) join places q on (q.id = b and q.k = p.k)),
             means as (
-                select a, b, k, (sum(d) over w - (d + first(d) over w) / 2) / {n} as mean, k - first(k) over w as way
+                select a, b, k, (sum(d) over w - (d + first(d) over w) / 2) / {n} as mean, k - first(k) over w as way,
+                    count(*) over w as known
                 from distances window w as (partition by a, b order by k rows between {n} preceding and current row)),
-            kept as (select * from means where way = {n} and mean < {asked.reach})
+            kept as (select * from means where way = {n} and known = {n + 1} and mean < {asked.reach})
             {_both_ways("kept", asked.every, ", mean")}""")
 
 

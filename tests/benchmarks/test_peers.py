@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,15 @@ def test_nobody_is_near(tmp_path: Path) -> None:
         peer = make(vessels=apart, load=True)
         assert peer.near(NEAR).num_rows == 0
         assert peer.following(FOLLOWING).num_rows == 0
+
+
+def test_a_silence_in_a_pair_s_first_window(tmp_path: Path) -> None:
+    """The window's first instant is known and so is its last, but not all in between."""
+    asked, times = replace(FOLLOWING, max_gap=20), [0, 10, 40, 50, 60, 70, 80, 90, 100, 110]
+    reports: Reports = [(i, START + t * SECOND, 10.0 * i, 0.0) for t in times for i in (1, 2)]
+    file = oracles.write_vessels(reports, tmp_path / "v.parquet")
+    expected = oracles.following(reports, asked)
+    assert min(t for _, _, t in expected) == START + 100 * SECOND
+    for make in PEERS.values():
+        found = rows(make(vessels=file, load=True).following(asked), ("id1", "id2"), "mean")
+        close(found, expected)

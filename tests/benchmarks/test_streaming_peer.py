@@ -30,8 +30,10 @@ def some_ticks() -> Ticks:
 
 
 def some_vessels() -> Reports:
+    """And two of which both are silent while their first window is open."""
     at = random.Random(1)
-    found: Reports = []
+    silent = (0, 10, 40, 50, 60, 70, 80, 90, 100)
+    found: Reports = [(i, START + t * SECOND, 1e5 + i, 0.0) for t in silent for i in (8, 9)]
     for vessel in range(1, 5):
         t, x, y = START, at.uniform(-500, 500), at.uniform(-500, 500)
         for _ in range(20):
@@ -82,7 +84,7 @@ def test_spark_sql(spark: Any, tmp_path: Path, load: bool) -> None:
         load=load,
     )
     macd, near = Macd(4, 10, 2), Near(reach=500.0, every=10, max_gap=60)
-    following = Following(reach=600.0, size=60, every=10, max_gap=60)
+    following = Following(reach=600.0, size=60, every=10, max_gap=20)
     expected = {key: diff for key, diff in oracles.macd(ticks, macd).items() if abs(diff) > 1e-7}
     found = {
         (s, t): diff for s, t, diff in told(peer.macd(macd).toArrow(), "symbol", "t", "diff") if diff > 1e-7
