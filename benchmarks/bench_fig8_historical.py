@@ -11,7 +11,7 @@ How streams are offered: :mod:`pulse.benchmarks.replay`. Run with ``make bench O
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ class Race:
         return {"tuples a segment": self.objects.tuples / len(self.segments), **PAPER}
 
 
-@cache
+@lru_cache(maxsize=1)  # rates come in turn, and a workload is large
 def race(rate: float) -> Race:
     return Race(rate)
 

@@ -26,7 +26,7 @@ from pulse.benchmarks.replay_checks import Judged
 from pulse.benchmarks.violations import DATA
 
 RATE = 3_000.0
-ROWS = sizes(18_000, 70_000)
+ROWS = sizes(12_000, 40_000)
 PRECISIONS = sizes((0.01, 0.1, 1.0, 20.0), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0))
 BOUND = f"{OURS}, bound by the query"
 CONTENDERS = (OURS, BOUND, BY_INTEGRALS)

@@ -147,13 +147,13 @@ def _apart(answer: pa.Table) -> pa.Table:
 
 def predictor(percent: float = 1.0, *, query: Any = None) -> Predictor:
     """MACD on prices that hold to so many percent of themselves."""
-    spec = PredictSpec.of(TRADES, horizon="24 h", error=f"{percent}%")
+    spec = PredictSpec.of(TRADES, horizon="240 h", error=f"{percent}%")
     return Predictor.of(query or parse(Macd.text, {"S": TRADES}).bind(Macd().parameters), {"S": spec})
 
 
 def predictor_within(bound: float, *, query: Any = None) -> Predictor:
     """MACD whose difference of averages is to be within the bound: prices are held to what that leaves them."""
-    spec = PredictSpec.of(TRADES, horizon="24 h")
+    spec = PredictSpec.of(TRADES, horizon="240 h")
     text = f"{Macd.text} error within {bound:.12g}"
     return Predictor.of(query or parse(text, {"S": TRADES}).bind(Macd().parameters), {"S": spec})
 
