@@ -216,8 +216,10 @@ def _within(data, state, i, g, k, off):
 
 
 @step
-def _go_on(data, state, i, g, k, off):
-    """:func:`_see` for a tuple that kept to the model, where no line is fitted."""
+def _goes_on(data, state, i, g, k, off):
+    """Whether tuple ``i`` is :func:`_within`; if so it is taken note of as by :func:`_see`, where no line is fitted."""
+    if not _within(data, state, i, g, k, off):
+        return False
     t, v, rules, _ = data
     whole, real = state
     n = rules.shape[0]
@@ -231,6 +233,7 @@ def _go_on(data, state, i, g, k, off):
         real[g, base + RESIDUAL * n] = off[a]
         real[g, base + SEEN * n] = v[a, i]
     whole[g, LAST] = t[i]
+    return True
 
 
 @step
@@ -294,15 +297,17 @@ def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
         if not _finite(v, i):
             m = _put(events, m, i, g, now, now, NOT_FINITE)
             continue
-        # Most tuples, and the short way for them.
+        # Most tuples, and the short way for them; loops over a number of coefficients that is written here are unrolled.
         goes_on = keep == 0.0 and whole[g, LAST] < now < whole[g, EXPIRY] and whole[g, STARTED] != 0
-        if (
-            goes_on
-            and (who.shape[0] == 1 or who[1, i] == whole[g, CHANGE])
-            and _within(data, state, i, g, k, off)
-        ):
-            _go_on(data, state, i, g, k, off)
-            continue
+        if goes_on and (who.shape[0] == 1 or who[1, i] == whole[g, CHANGE]):
+            if k == 1:
+                goes_on = _goes_on(data, state, i, g, 1, off)
+            elif k == 2:
+                goes_on = _goes_on(data, state, i, g, 2, off)
+            else:
+                goes_on = _goes_on(data, state, i, g, k, off)
+            if goes_on:
+                continue
         if now < whole[g, LAST]:
             m = _put(events, m, i, g, now, now, LATE)
             continue
