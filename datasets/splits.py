@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -44,30 +46,67 @@ def read_splits(
 ) -> AccentLog:
     """The splits in a CSV or Parquet file as the accents of a stream: of those attributes among its own (and ``attributes``)
     that are prices or sizes."""
+    found, lines = [], []
+    for row in split_rows(path, schema, attributes=attributes, prices=prices, sizes=sizes):
+        if row.wrong is not None:
+            raise row.wrong
+        found.extend(row.accents)
+        lines.extend([row.line] * len(row.accents))
+    return AccentLog.of(found, lines=lines)
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """A row of a table of splits: its accents, or what is wrong with it."""
+
+    line: str
+    text: str
+    accents: tuple[Accent, ...] = ()
+    wrong: MalformedRowError | None = None
+
+
+def split_rows(
+    path: str | Path,
+    schema: StreamSchema,
+    *,
+    attributes: Collection[str] = (),
+    prices: Collection[str] = PRICES,
+    sizes: Collection[str] = SIZES,
+    ended: bool = False,
+) -> list[SplitRow]:
+    """The rows one by one, also what is no split. ``ended``: a last row of CSV that nothing ends is still being written."""
     where = str(path)
     if not Path(path).is_file():
         raise MissingInputError(f"{where}: there is no such file of splits")
-    if where.lower().endswith(PARQUET_SUFFIXES):
-        rows: Iterable[Mapping[str, Any]] = pq.read_table(path).to_pylist()
-        first = 1
-    else:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            rows, first = list(csv.DictReader(file, skipinitialspace=True)), 2
     names = tuple(dict.fromkeys((*schema.names, *attributes)))
     chosen = {name: name in prices for name in names if name in (*prices, *sizes)}
     if not any(chosen.values()):
         raise DatasetError(
             f"{where}: expected a stream with a price ({', '.join(prices)}), got {', '.join(names)}; name it with prices="
         )
-    found, lines = [], []
+    rows, first = _table(Path(path), ended)
+    found = []
     for number, row in enumerate(rows, first):
-        line = f"{where}, line {number}"
-        at, key, ratio = _row(row, schema, line)
-        for name, is_price in chosen.items():
-            alpha = Affine(1 / ratio if is_price else ratio)
-            found.append(Accent.of(Description.where(**key), AlterData(name, alpha), position=at))
-            lines.append(line)
-    return AccentLog.of(found, lines=lines)
+        line, text = f"{where}, line {number}", ",".join(str(value) for value in row.values())
+        try:
+            at, key, ratio = _row(row, schema, line)
+        except MalformedRowError as e:
+            found.append(SplitRow(line, text, wrong=e))
+            continue
+        altered = (AlterData(name, Affine(1 / ratio if price else ratio)) for name, price in chosen.items())
+        accents = (Accent.of(Description.where(**key), one, position=at) for one in altered)
+        found.append(SplitRow(line, text, tuple(accents)))
+    return found
+
+
+def _table(path: Path, ended: bool) -> tuple[list[dict[str, Any]], int]:
+    """The rows, and the number of the first."""
+    if path.name.lower().endswith(PARQUET_SUFFIXES):
+        return pq.read_table(path).to_pylist(), 1
+    text = path.read_bytes().decode("utf-8-sig")
+    if ended:
+        text = text[: text.rfind("\n") + 1]
+    return list(csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)), 2
 
 
 def split_ratio(text: Any) -> Fraction:
@@ -103,4 +142,6 @@ def _row(row: Mapping[str, Any], schema: StreamSchema, line: str) -> tuple[int, 
 
 
 def _key(value: Any, schema: StreamSchema, name: str) -> Any:
+    if value is None or not str(value).strip():
+        raise ValueError(f"expected a {name}, got none")
     return int(value) if "int" in str(dict(schema.key)[name]) else str(value).strip()

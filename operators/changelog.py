@@ -59,8 +59,11 @@ def apply_changes(changes: pa.Table) -> pa.Table:
     """What holds after all rows of a changelog, from its beginning, as segments by key and begin.
 
     ``changes`` has the columns of segments and ``kind``; where it has ``batch`` and ``position``, these are its order, else
-    rows are taken as they stand. Rows that take back what does not hold are a :class:`ChangelogError`.
+    rows are taken as they stand. A table without columns, which is what a sink has before its first batch,
+    stays as it is. Rows that take back what does not hold are a :class:`ChangelogError`.
     """
+    if not changes.column_names:  # no batch so far
+        return changes
     for name in ("ref", "lo", "hi", "kind"):
         if name not in changes.column_names:
             raise unknown_column(name, changes.column_names, "apply_changes")

@@ -60,8 +60,13 @@ def check(
     else:
         for line in found.lines():
             typer.echo(line)
-        total = len(found.fates)
-        outcomes = [fate.outcome for fate in found.fates]
-        counted = ", ".join(f"{outcomes.count(what)} {what}" for what in dict.fromkeys(outcomes))
-        typer.echo(found.reason if aborts else f"{total} accents: {counted or 'none'}")
+        typer.echo(found.reason if aborts else _counted([fate.outcome for fate in found.fates]))
     raise typer.Exit(1 if aborts else 0)
+
+
+def _counted(outcomes: list[str]) -> str:
+    """How many of each, as a sentence has it."""
+    times = {what: outcomes.count(what) for what in dict.fromkeys(outcomes)}
+    several = {what: "pass" if what == "passes" else what.replace("is ", "are ", 1) for what in times}
+    counted = ", ".join(f"{n} {what if n == 1 else several[what]}" for what, n in times.items())
+    return f"{len(outcomes)} accent{'' if len(outcomes) == 1 else 's'}: {counted or 'none'}"

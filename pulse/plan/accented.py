@@ -57,8 +57,13 @@ class Fate:
 
     @property
     def outcome(self) -> str:
-        """In a word."""
-        return "aborts" if self.aborts else "passes" if self.passed else "is held"
+        """In a word. An accent that is neither passed nor held changes nothing: of an attribute that the answer does not have."""
+        if self.aborts or self.passed:
+            return "aborts" if self.aborts else "passes"
+        said = [one.does.partition(" ")[0] for one in self.verdicts]
+        return (
+            "is held" if "holds" in said or not said else "is left out" if "leaves" in said else "is absorbed"
+        )
 
     def lines(self) -> Iterator[str]:
         """For people."""

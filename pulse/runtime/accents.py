@@ -23,6 +23,7 @@ from pulse.operators.samples import Samples
 from pulse.plan.accented import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.undoing import Undoing
+from pulse.store.accents import log_from, unknown
 from pulse.store.model import Model
 from pulse.store.stored import Stored
 from pulse.stream.accents import AccentError
@@ -126,7 +127,7 @@ def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> di
         stored = paths[name].open().accents
         given = evolution.logs.get(name, evolution.logs.get(name.partition(AS_OF)[0]))
         if stored is not None and given is not None and evolution.later:
-            stored = stored + given
+            stored = stored + unknown(stored, given)
         elif stored is not None and given is not None:
             raise AccentError(
                 f"accents of stream {name}: its model was fitted with {len(stored)} accents and holds them already; "
@@ -246,8 +247,6 @@ def evolution_of(
     schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True, later: bool = False
 ) -> Evolution:
     """What a user asks: logs and policies by stream, or one for the only stream."""
-    from pulse.store.accents import log_from
-
     logs = {
         name: log
         for name, given in _by_stream(accents, schemas, "accents").items()

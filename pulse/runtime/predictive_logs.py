@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
-from pulse.datasets.splits import read_splits
+from pulse.datasets.splits import split_rows
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictor import Predictor
 from pulse.stream.accents import AccentError
@@ -33,6 +33,7 @@ class Logs:
     files: Mapping[str, Path]
     read: dict[str, int] = field(default_factory=dict)
     splits: Mapping[str, tuple[Path, StreamSchema, tuple[str, ...]]] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, job: Job, predictor: Predictor, read: Mapping[str, int] | None = None) -> Logs:
@@ -55,14 +56,15 @@ class Logs:
         """The lines that came since, by stream; rows of a table of splits as lines."""
         found: dict[str, list[str]] = {}
         for stream, (file, schema, attributes) in self.splits.items():
-            before = self.read.get(_SPLITS + stream, 0)
+            before, seen = self.read.get(_SPLITS + stream, 0), stream in self._seen
             try:
-                lines = _split_lines(file, schema, attributes)
-            except PulseError as e:
-                if not before:
+                lines = _split_lines(file, schema, attributes, before > 0 or seen, seen)
+            except (PulseError, OSError, UnicodeDecodeError) as e:
+                if not before and not seen:
                     raise
                 _log.warning("splits: %s; the job goes on, and looks again", e)
                 continue
+            self._seen.add(stream)
             if len(lines) > before:
                 found[stream] = lines[before:]
                 self.read[_SPLITS + stream] = len(lines)
@@ -128,11 +130,20 @@ class Spool:
         threading.Thread(target=look, name="pulse-accents", daemon=True).start()
 
 
-def _split_lines(file: Path, schema: StreamSchema, attributes: tuple[str, ...]) -> list[str]:
-    """The accents that a table of splits stands for, in the order of its rows."""
-    log = read_splits(file, schema, attributes=attributes)
-    order = sorted(range(len(log)), key=lambda i: int(log.lines[i].rpartition(" ")[2]))
-    return [json.dumps(log.controls[i].to_json()) for i in order]
+def _split_lines(
+    file: Path, schema: StreamSchema, attributes: tuple[str, ...], running: bool, ended: bool
+) -> list[str]:
+    """The accents that a table of splits stands for, in the order of its rows. A row that is no split keeps a job from being
+    started; of one that is ``running`` it is a line that is no accent, and so is set aside: those after it count. ``ended``:
+    the last row needs its end, for half of ``1:10`` is a ratio, too."""
+    lines: list[str] = []
+    for row in split_rows(file, schema, attributes=attributes, ended=ended):
+        if row.wrong is not None and not running:
+            raise row.wrong
+        if row.wrong is not None:
+            lines.append(f"split {row.text}: {row.wrong}".replace("\n", " "))
+        lines.extend(json.dumps(one.to_json()) for one in row.accents)
+    return lines
 
 
 def _ends(data: bytes) -> bool:

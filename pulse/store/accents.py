@@ -99,6 +99,17 @@ def refuse_accents(model: Path, given: Any) -> None:
     )
 
 
+def unknown(old: AccentLog, new: AccentLog) -> AccentLog:
+    """Of a log that may begin with what is known already, what is new."""
+    known = set(old.controls)
+    fresh = [i for i, one in enumerate(new.controls) if one not in known]
+    return replace(
+        new,
+        controls=tuple(new.controls[i] for i in fresh),
+        lines=tuple(new.lines[i] for i in fresh),
+    )
+
+
 def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> AccentLog | None:
     """The accents of a model that is appended to: what is new must lie after the data that is modelled already.
 
@@ -107,13 +118,7 @@ def continued(old: AccentLog | None, new: AccentLog | None, end: int | None) -> 
     if old is None or new is None:
         early = [] if new is None or end is None else [one for one in new.controls if one.position <= end]
     else:
-        known = set(old.controls)
-        fresh = [i for i, one in enumerate(new.controls) if one not in known]
-        new = replace(
-            new,
-            controls=tuple(new.controls[i] for i in fresh),
-            lines=tuple(new.lines[i] for i in fresh),
-        )
+        new = unknown(old, new)
         early = [one for one in new.controls if end is not None and one.position <= end]
     if early:
         raise AccentError(

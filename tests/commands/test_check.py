@@ -41,7 +41,7 @@ def test_it_says_what_passes(run: Run, model: Model, log: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert "[[symbol = 'b', alter(price, y / 4, y * 4)]] passes" in done.out
     assert "Join on S.symbol = L.symbol: passes" in done.out
-    assert done.out.endswith("1 accents: 1 passes\n")
+    assert done.out.endswith("1 accent: 1 passes\n")
 
 
 def test_it_says_what_aborts_and_where(run: Run, model: Model, log: Path) -> None:
@@ -96,6 +96,8 @@ def test_fit_and_query_take_them(run: Run, model: Model, log: Path, tmp_path: Pa
     )
     assert later.code == 1
     assert "alter(price" in later.out
+    again = run("check", MACD, "--stream", f"S={tmp_path / 'm'}", *WINDOWS, "--accents", log)
+    assert again.out.endswith("1 accent: 1 passes\n")  # the model holds it already
 
 
 def test_a_query_that_ends_shows_what_came_before_and_the_error(

@@ -12,7 +12,7 @@ import pytest
 from pulse.core import StreamSchema
 from pulse.core.time import parse_instant
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.splits import read_splits, split_ratio
+from pulse.datasets.splits import read_splits, split_ratio, split_rows
 
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step", "size": "step"})
 
@@ -55,6 +55,7 @@ def test_parquet_and_only_the_attributes_there_are(tmp_path):
         ("symbol,t,ratio\nAIG,2013-10-08,-2\n", "line 2: expected a ratio"),
         ("symbol,t,ratio\nAIG,noon,2\n", "line 2: .*noon"),
         ("symbol,ratio\nAIG,2\n", "line 2: expected symbol, t and ratio, got symbol, ratio"),
+        ("symbol,t,ratio\n ,2013-10-08,2\n", "line 2: expected a symbol, got none"),
         ("a,b\n1,2\n", "line 2: expected symbol, t and ratio, got a, b"),
     ],
 )
@@ -70,3 +71,17 @@ def test_a_stream_without_prices_and_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DatasetError, match="no such file"):
         read_splits(tmp_path / "none.csv", SCHEMA)
     assert split_ratio("3-for-2") == Fraction(3, 2)
+
+
+def test_rows_one_by_one_and_a_row_that_is_being_written(tmp_path):
+    file = write(
+        tmp_path / "s.csv", "symbol,t,ratio\nAIG,2013-10-08,much\nAIG,2013-10-09,4:1\nAIG,2013-10-10,1:1"
+    )
+    rows = split_rows(file, SCHEMA)
+    assert [len(row.accents) for row in rows] == [0, 2, 2]
+    assert rows[0].text == "AIG,2013-10-08,much"
+    assert "line 2: expected a ratio" in str(rows[0].wrong)
+    assert len(split_rows(file, SCHEMA, ended=True)) == 2
+    write(file, file.read_text() + "0\n")
+    price, _ = split_rows(file, SCHEMA, ended=True)[-1].accents
+    assert price.primitive.alpha(1) == 10

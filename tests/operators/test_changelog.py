@@ -16,6 +16,7 @@ from pulse.core.errors import UnknownColumnError
 from pulse.operators.changelog import ChangelogError, apply_changes
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
+from pulse.runtime.sinks import read_changes
 
 SCHEMA = pa.schema(
     [
@@ -81,6 +82,10 @@ def test_points_are_taken_back_by_points() -> None:
     assert told(apply_changes(table)) == [(0.0, 3.0, [1.0])]
     table = log(("+I", 1, 1, [1.0]), ("+I", 0, 3, [1.0]), ("-D", 0, 3, [1.0]))
     assert told(apply_changes(table)) == [(1.0, 1.0, [1.0])]
+
+
+def test_of_a_sink_without_a_batch_nothing_holds(tmp_path: Path) -> None:
+    assert pulse.apply_changes(read_changes(tmp_path)).num_rows == 0
 
 
 def test_what_is_no_changelog_from_its_beginning_is_refused() -> None:
