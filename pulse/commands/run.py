@@ -42,6 +42,17 @@ def run(
       pulse run job.toml --once            what is there now, then end; the next run goes on from there
       pulse run job.toml --once --json     the same, figures for programs
       pulse run job.toml --engine local    in this process, files only
+    \b
+    Streams whose units and columns change, in [streams.NAME] of the job:
+      accents = "splits.jsonl"    a log beside it, or the name of a column of its own rows
+      splits = "splits.csv"       a table of stock splits
+      policy = "evolve"           follow accents without a restart; or exception, ignore
+      keys = ["AIG", "IBM"]       all keys that there are: an output without the key moves
+                                  to new units once all of them have
+      adds = ["size"]             columns that an accent adds later
+    \b
+    Punctuation comes as accents do: [symbol = 'XYZ'] says that no such row comes any more,
+    and frees what is kept of it.
     """
     from dataclasses import replace
 

@@ -17,8 +17,9 @@ describes the tuples from its instant on that come after it was heard (8.1).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.expression import columns_of
+from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
 from pulse.plan.accented import accented
 from pulse.plan.derived import described
@@ -39,17 +41,48 @@ from pulse.runtime.predictive_restated import instants, restated_changes
 from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
-from pulse.runtime.predictive_turns import BEFORE_ALL, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
 from pulse.runtime.predictive_undoing import ROW, decoded, encoded
 from pulse.runtime.standing import GRACE, followed
-from pulse.stream.accents import Accent, Control, DropAttribute
+from pulse.stream.accents import Accent, AlterData, Control, DropAttribute, Punctuation
+from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 from pulse.stream.log import AccentLog
 from pulse.stream.policy import Policy
+from pulse.stream.steps import Alteration, Classes, Steps
+from pulse.stream.units import Units
+from pulse.stream.validity import Existence
+from pulse.stream.values import ValueSet
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Emission, Prediction, Predictor
     from pulse.validation.validator import Validator
+
+
+class AccentStateError(PulseError, ValueError):
+    """What was kept of accents is not what this version keeps."""
+
+
+def _layout() -> str:
+    """What is kept of accents, as a short name: it changes with any of the classes that are pickled."""
+    kept: list[type[Any]] = [
+        Listening,
+        Through,
+        Turns,
+        Units,
+        Ending,
+        Alteration,
+        Accent,
+        AlterData,
+        Punctuation,
+        Existence,
+    ]
+    kept += [Restating, Alter, Cease, Steps, Classes, Description, ValueSet, Affine]
+    names = [(one.__name__, getattr(one, "_fields", None) or [f.name for f in fields(one)]) for one in kept]
+    return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
+
+
+LAYOUT = _layout()
 
 
 class JobAbortedError(QueryAbortedError):
@@ -125,9 +158,13 @@ class Heard:
 
 @dataclass
 class Follower:
-    """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower."""
+    """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower.
+
+    Made anew of a predictor, or of one and what :attr:`state` was; of another version's that is an :class:`AccentStateError`.
+    """
 
     predictor: Predictor
+    layout: str = LAYOUT
     streams: dict[str, Listening] = field(default_factory=dict)
     through: Through = field(default_factory=Through)
     restating: Restating | None = None
@@ -136,6 +173,11 @@ class Follower:
     )  # rows of the answer, and until when they matter
 
     def __post_init__(self) -> None:
+        if self.layout != LAYOUT:
+            raise AccentStateError(
+                f"state of accents: kept by another version of pulse, in a form that this one ({LAYOUT}) does not read; start "
+                "the job on a new checkpoint with a new sink, or go on with that version"
+            )
         for name, hears in self.predictor.hears.items():
             self.streams.setdefault(name, Listening.of(hears))
 
@@ -194,7 +236,7 @@ class Follower:
     @property
     def state(self) -> tuple[Any, ...]:
         """What is kept between batches."""
-        return self.streams, self.through, self.restating, self.closing
+        return self.layout, self.streams, self.through, self.restating, self.closing
 
     # -- what is not needed any more ------------------------------------------------------------------------
 

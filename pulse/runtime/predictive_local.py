@@ -122,7 +122,10 @@ def run_local(
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
-    follower = Follower(predictor, *(progress.beside.get("accents") or ()))
+    heard_before = progress.beside.get("accents")
+    if heard_before is None and progress.batch and predictor.hears:
+        heard_before = ("",)  # kept by a version that said nothing of accents: which the follower refuses
+    follower = Follower(predictor, *(heard_before or ()))
     logs = Logs.of(job, predictor, progress.beside.get("read"))
 
     def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:

@@ -91,7 +91,13 @@ def unpack_state(data: bytes) -> Any:
     version, length = _HEADER.unpack_from(data)
     if version != VERSION:
         raise StateError(f"state of version {version}, expected {VERSION}: start the job on a new checkpoint")
-    return pickle.loads(pa.decompress(data[_HEADER.size :], length, codec="lz4", asbytes=True))
+    raw = pa.decompress(data[_HEADER.size :], length, codec="lz4", asbytes=True)
+    try:
+        return pickle.loads(raw)
+    except (AttributeError, ImportError, TypeError, pickle.UnpicklingError) as e:
+        raise StateError(
+            f"state that another version of pulse kept ({e}): start the job on a new checkpoint, or go on with that version"
+        ) from e
 
 
 def row(
