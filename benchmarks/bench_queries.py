@@ -152,13 +152,14 @@ def test_sweep(benchmark: Any, market: Field, contender: str) -> None:
     whose, number = SWEPT_BY[contender]
     peer, some = market.peer(whose), VARIANTS[:: len(VARIANTS) // number][:number]
     each = "each" in contender
+    once = any(slow in contender for slow in ("Parquet", "DuckDB, one", "Spark"))
     record(
         benchmark,
         (lambda: [peer.macd_figures(v) for v in some]) if each else partial(peer.all_macds_figures, some),
         work=len(some),
         accuracy=lambda found: check_counts(market, some, _counts(some, found)),
-        rounds=1 if "Parquet" in contender or "DuckDB, one" in contender else 2,
-        warmup=0 if "Parquet" in contender or "DuckDB, one" in contender else 1,
+        rounds=1 if once else 2,
+        warmup=0 if once else 1,
         **row,
     )
 

@@ -132,8 +132,8 @@ class Field:
     def stream(self, name: str) -> tuple[Streaming, int]:
         """Of the ticks as files of a stream, and how many there are.
 
-        What windows cost a stream goes with keys and windows rather than tuples, and is much: the minimum gets every
-        twentieth key, whole. Times are compared per tuple.
+        What windows cost a stream goes with keys and windows rather than tuples, and is much: the minimum gets some of the
+        keys, whole. Times are compared per tuple.
         """
         assert self.ticks is not None
         folder = self.folder / f"stream-{name}"
@@ -141,7 +141,7 @@ class Field:
             folder.mkdir()
             table = pq.read_table(self.ticks, columns=["symbol", "t", "price"])
             if name == "minimum":
-                symbols = table.column("symbol").unique().sort()[::20]
+                symbols = table.column("symbol").unique().sort()[:: sizes(50, 20)]
                 table = table.filter(pc.is_in(table.column("symbol"), symbols))
             pq.write_table(table, folder / "ticks.parquet")
         files = folder / "ticks.parquet"

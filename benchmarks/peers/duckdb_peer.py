@@ -2,7 +2,9 @@
 
 Two ways in. From Parquet: the rows are given their order by ``file_row_number`` and windows are partitioned by key. From a
 table of its own, loaded sorted by key and time: then ``lead``, ``lag`` and running sums ``over ()`` stream through the rows in
-their order with no partitioning and no sorting, which is the fastest SQL found, by a factor of three to five.
+their order with no partitioning and no sorting, which is the fastest SQL found, by a factor of three to five. Such a stream is
+one thread's work, so there is a table for each thread, with its share of the keys, and the answer is the union of theirs: DuckDB
+runs them side by side where it need not keep the order of rows.
 
 A step ``[t, nxt)`` is a tuple and its successor's time. The integral of a key's prices up to a grid instant ``k`` in the step
 is ``cum − price·(nxt − k)``, so only tuples whose step holds an instant of the grid are looked at further, and windows are
@@ -41,19 +43,30 @@ class DuckDB:
         self.connection = duckdb.connect(config=config or {})
         self.sorted = load
         self._ticks, self._vessels = ticks, vessels
+        self._tables = ["ticks"]
         if load and ticks is not None:
             self._run(
                 f"create type symbol as enum (select distinct symbol::varchar from '{ticks}' order by 1)"
             )
-            self._run(
-                f"create table ticks as select symbol::varchar::symbol as symbol, epoch_us(t) as t, price "
-                f"from read_parquet('{ticks}', file_row_number = true) order by symbol, file_row_number"
-            )
+            self._load_ticks(ticks)
         if load and vessels is not None:
             self._run(
                 f"create table vessels as select id, epoch_us(t) as t, x, y "
                 f"from read_parquet('{vessels}', file_row_number = true) order by id, file_row_number"
             )
+
+    def _load_ticks(self, file: Path) -> None:
+        """A table of the ticks for each thread, and of more than one a view of all."""
+        threads = int(self.connection.sql("select current_setting('threads')").fetchall()[0][0])
+        if threads > 1:
+            self._tables = [f"ticks_{i}" for i in range(threads)]
+        for i, table in enumerate(self._tables):
+            self._run(f"""
+                create table {table} as select symbol, epoch_us(t) as t, price from (
+                    select * replace (symbol::varchar::symbol as symbol) from read_parquet('{file}', file_row_number = true))
+                where enum_code(symbol) % {threads} = {i} order by symbol, file_row_number""")
+        if threads > 1:
+            self._run(f"create view ticks as {' union all '.join(f'from {table}' for table in self._tables)}")
 
     def close(self) -> None:
         """Give back its memory."""
@@ -61,11 +74,12 @@ class DuckDB:
 
     def macd(self, asked: Macd) -> pa.Table:
         """Columns symbol, t, diff."""
-        return self._arrow(self.macd_sql(asked))
+        return self._arrow(self.macd_sql(asked), ordered=False)
 
     def macd_figures(self, asked: Macd) -> pa.Table:
         """What a sweep wants to know of a variant: how often it holds, and mean, least and greatest difference."""
-        return self._arrow(f"select count(*), avg(diff), min(diff), max(diff) from ({self.macd_sql(asked)})")
+        figures = "count(*), avg(diff), min(diff), max(diff)"
+        return self._arrow(f"select {figures} from ({self.macd_sql(asked)})", ordered=False)
 
     def all_macds_figures(self, variants: list[Macd]) -> pa.Table:
         """The figures of all variants in one query: the integrals at the grid's instants are shared."""
@@ -93,12 +107,14 @@ class DuckDB:
         return self._arrow(" union all ".join(parts))
 
     def _keep_integrals(self, variants: list[Macd]) -> None:
-        grid = self._integrals(variants[0].advance)
-        self._run(f"create or replace temp table integrals as {grid}")
+        """Key by key, since ``lag`` streams through them as well."""
+        grids = [self._integrals(variants[0].advance, table) for table in self._tables]
+        self._run(f"create or replace temp table integrals as {' union all '.join(grids)}")
 
     def macd_sql(self, asked: Macd) -> str:
         """The query's text."""
-        return self._macd_of(f"({self._integrals(asked.advance)})", asked)
+        parts = [self._macd_of(f"({self._integrals(asked.advance, table)})", asked) for table in self._tables]
+        return " union all ".join(parts)
 
     def _macd_of(self, grid: str, asked: Macd, above: float = 0.0) -> str:
         short, long = asked.short // asked.advance, asked.long // asked.advance
@@ -114,7 +130,7 @@ class DuckDB:
         """Columns symbol, t, low: first per pane, its steps' and the step that reaches into it, then over panes."""
         pane, panes = asked.advance * SECOND, asked.size // asked.advance
         return self._arrow(f"""
-            with steps as ({self._steps()}),
+            with steps as ({" union all ".join(map(self._steps, self._tables))}),
             touched as (
                 select symbol, t // {pane} as pane, min(price) as low, max_by(price, t) as price, max(nxt) as nxt,
                     min(t) as t from steps where nxt > t group by 1, 2),
@@ -135,11 +151,15 @@ class DuckDB:
     def above(self, asked: Above) -> pa.Table:
         """Columns symbol, t, price."""
         every = asked.every * SECOND
-        return self._arrow(f"""
+        parts = [
+            f"""
             select symbol, make_timestamp(unnest(range((t + {every - 1}) // {every}, (nxt + {every - 1}) // {every}))
                 * {every}) as t, price
-            from ({self._steps()}) where price > {asked.level}
-                and (nxt + {every - 1}) // {every} > (t + {every - 1}) // {every}""")
+            from ({self._steps(table)}) where price > {asked.level}
+                and (nxt + {every - 1}) // {every} > (t + {every - 1}) // {every}"""
+            for table in self._tables
+        ]
+        return self._arrow(" union all ".join(parts), ordered=False)
 
     def near(self, asked: Near) -> pa.Table:
         """Columns id1, id2, t."""
@@ -171,26 +191,26 @@ class DuckDB:
             select unnest([a, b]) as id1, unnest([b, a]) as id2, make_timestamp(k * {asked.every * SECOND}) as t, mean
             from means where way = {n} and places = {n + 1} and mean < {asked.reach}""")
 
-    def _steps(self) -> str:
+    def _steps(self, table: str) -> str:
         """Tuples with their successor's time; the last one of a key holds for its instant."""
         if self.sorted:
-            return """select symbol, t, price,
-                case when lead(symbol) over () = symbol then lead(t) over () else t + 1 end as nxt from ticks"""
+            return f"""select symbol, t, price,
+                case when lead(symbol) over () = symbol then lead(t) over () else t + 1 end as nxt from {table}"""
         return f"""select symbol, t, price, coalesce(lead(t) over (partition by symbol order by r), t + 1) as nxt from
             (select symbol, epoch_us(t) as t, price, file_row_number as r
              from read_parquet('{self._ticks}', file_row_number = true))"""
 
-    def _integrals(self, advance: int) -> str:
+    def _integrals(self, advance: int, table: str) -> str:
         """Per key and instant ``k`` of the grid, the integral of its prices up to there, from some instant on."""
         grid = advance * SECOND
         if self.sorted:
-            steps = f"""select *, sum(price * (nxt - t)) over (rows unbounded preceding) as cum from ({self._steps()})"""
+            steps = f"""select *, sum(price * (nxt - t)) over (rows unbounded preceding) as cum from ({self._steps(table)})"""
             steps = f"select * from ({steps}) where (nxt + {grid - 1}) // {grid} > (t + {grid - 1}) // {grid}"
         else:
             steps = f"""
                 select symbol, t, price, nxt, sum(area) over (partition by symbol order by t) as cum from (
                     select symbol, max(t) as t, max_by(price, nxt) as price, max(nxt) as nxt, sum(price * (nxt - t)) as area
-                    from ({self._steps()}) where nxt > t group by symbol, (t + {grid - 1}) // {grid})"""
+                    from ({self._steps(table)}) where nxt > t group by symbol, (t + {grid - 1}) // {grid})"""
         return f"""
             select symbol, k, cum - price * (nxt - k * {grid}) as area from (
                 select symbol, unnest(range((t + {grid - 1}) // {grid}, (nxt + {grid - 1}) // {grid})) as k, cum, price, nxt
@@ -218,8 +238,12 @@ class DuckDB:
     def _run(self, text: str) -> None:
         self.connection.execute(text)
 
-    def _arrow(self, text: str) -> Any:
-        return self.connection.sql(text).to_arrow_table()
+    def _arrow(self, text: str, *, ordered: bool = True) -> Any:
+        """The answer; without ``ordered`` its rows come as they are found."""
+        self._run(f"set preserve_insertion_order = {ordered}")
+        found = self.connection.sql(text).to_arrow_table()
+        self._run("reset preserve_insertion_order")
+        return found
 
 
 def _pairs(reach: float) -> str:
