@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from pulse.benchmarks.peers.agreement import agreement_of_ranges
+from pulse.benchmarks.peers.agreement import agreement_of_ranges, instants_of
 
 DAY = datetime.datetime(2024, 1, 1)
 NOON = int((DAY - datetime.datetime(1970, 1, 1)).total_seconds()) * 1_000_000
@@ -64,3 +64,13 @@ def test_another_pair_s_time_is_not_this_one_s() -> None:
 def test_nothing_agrees_with_nothing() -> None:
     found = agreement_of_ranges(ours(), theirs(), keys=KEYS)
     assert (found.precision, found.recall) == (1.0, 1.0)
+
+
+def test_instants_of_ranges() -> None:
+    shown = instants_of(
+        theirs((1, 2, 0.0, 20.0), (2, 3, 0.5, 9.9), (3, 4, 9.5, 30.5), (4, 5, 10.0, 10.0)), 10
+    )
+    t = [(at - DAY).total_seconds() for at in shown.column("t").to_pylist()]
+    ids = shown.column("id1").to_pylist()
+    assert list(zip(ids, t, strict=True)) == [(1, 0), (1, 10), (1, 20), (3, 10), (3, 20), (3, 30), (4, 10)]
+    assert instants_of(theirs(), 10).num_rows == 0
