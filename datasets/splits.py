@@ -46,7 +46,8 @@ def read_splits(
 ) -> AccentLog:
     """The splits in a CSV or Parquet file as the accents of a stream: of those attributes among its own (and ``attributes``)
     that are prices or sizes."""
-    found, lines = [], []
+    found: list[Accent] = []
+    lines: list[str] = []
     for row in split_rows(path, schema, attributes=attributes, prices=prices, sizes=sizes):
         if row.wrong is not None:
             raise row.wrong

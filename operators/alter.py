@@ -184,7 +184,7 @@ class Cease:
     def segments(self, relation: Relation) -> Relation:
         """Cut where an attribute ends or begins, without what lies between."""
         for name, steps in self.steps.items():
-            if name not in relation.models or steps.is_empty:
+            if steps.is_empty or (name not in relation.models and name not in relation.unmodelled):
                 continue
             found = steps.located(
                 _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
@@ -201,7 +201,7 @@ class Cease:
         """Absent where an attribute is not."""
         certainty = samples.certainty
         for name, steps in self.steps.items():
-            if name not in samples.values or steps.is_empty:
+            if steps.is_empty or (name not in samples.values and name not in samples.unmodelled):
                 continue
             found = steps.located(
                 _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch, StreamSchema, to_microseconds
+from pulse.core import SegmentBatch, to_microseconds
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
-from pulse.datasets.plain_csv import PlainCsv
-from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.units import Unit
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
@@ -33,6 +31,7 @@ from pulse.operators.undo import Undo
 from pulse.runtime.frames import for_spark
 from pulse.store.files import statistics_of, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
+from pulse.store.sources import read_unit
 from pulse.store.tuple_units import TupleUnits
 from pulse.stream.log import AccentLog
 from pulse.stream.revisions import with_reason
@@ -105,17 +104,13 @@ class FileJob(FitJob):
     def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
         """The tuples of a unit."""
         assert self.format is not None
-        format, unit, columns = self.format, self.units[ordinal], self.columns
-        optional = frozenset[str]() if self.undo is None else self.undo.optional & set(columns)
-        lacking = optional - set(format.schema(unit.path).names) if optional else optional
-        if self.spec.schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
-            format = replace(format, missing_times=True)
-        found = [name for name in columns if name not in lacking]
+        coming = frozenset[str]() if self.accents is None else self.accents.coming
+        format, unit = self.format, self.units[ordinal]
         name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
         removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), format.set_aside)
         try:
-            for batch in format.batches(unit, found, counts=counts, aside=removed.take):
-                yield _completed(batch, columns, self.spec.schema) if lacking else batch
+            more = {"counts": counts, "aside": removed.take}
+            yield from read_unit(format, unit, self.columns, self.spec.schema, coming, **more)
         finally:
             removed.file.close()
 
@@ -179,18 +174,6 @@ class _Left:
         self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
         if keep:
             self.file.write(with_reason(rows, [reason] * n))
-
-
-def _completed(batch: pa.RecordBatch, columns: list[str], schema: StreamSchema) -> pa.RecordBatch:
-    """With nulls for columns that the file does not have, by accents."""
-    types = {**dict((*schema.key, *schema.unmodelled)), schema.time: pa.timestamp("us")}
-    made = [
-        batch.column(name)
-        if name in batch.schema.names
-        else pa.nulls(batch.num_rows, types.get(name, pa.float64()))
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(made, columns)
 
 
 def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:

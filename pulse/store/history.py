@@ -190,11 +190,13 @@ class TupleHistory:
         held = self._sources.get(number)
         if held is None or not wanted <= held[0]:
             where, condition = str(self.model.path), _of_keys(regions, self.schema)
+            log = self.model.accents
+            coming = frozenset[str]() if log is None else log.coming
             read = (
                 as_tuples(table, self.schema)
-                for table in read_source(fits[number]["source"], self.schema, where)
+                for table in read_source(fits[number]["source"], self.schema, where, coming)
             )
-            units = TupleUnits(self.schema, self.model.accents)
+            units = TupleUnits(self.schema, log)
             some = [
                 _filtered(units.undone(table), condition)  # keys may be altered
                 if units.is_told_by_tuples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.errors import PulseError
 from pulse.datasets.format import Format
+from pulse.datasets.plain_csv import PlainCsv
+from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
+from pulse.datasets.units import Unit
 from pulse.operators.tuples import needed_columns
 from pulse.store.errors import HistoryGoneError, SourceChangedError
 
@@ -64,15 +67,46 @@ def check_unchanged(told: dict[str, Any], where: str) -> Format:
     return _decoded(told["format"])
 
 
-def read_source(told: dict[str, Any], schema: StreamSchema, where: str) -> Iterator[pa.Table]:
-    """All tuples of the files, in order of arrival."""
+def read_source(
+    told: dict[str, Any], schema: StreamSchema, where: str, coming: Collection[str] = ()
+) -> Iterator[pa.Table]:
+    """All tuples of the files, in order of arrival; files may lack what is ``coming``."""
     format = check_unchanged(told, where)
     try:
         for unit in format.units([file["path"] for file in told["files"]]):
-            for batch in format.batches(unit, needed_columns(schema)):
+            for batch in read_unit(format, unit, needed_columns(schema), schema, coming):
                 yield pa.Table.from_batches([batch])
     except PulseError as e:
         raise HistoryGoneError(f"{where}: its tuples cannot be read again ({e}); {_RESTORE}") from e
+
+
+def read_unit(
+    format: Format,
+    unit: Unit,
+    columns: list[str],
+    schema: StreamSchema,
+    coming: Collection[str] = (),
+    **options: Any,
+) -> Iterator[pa.RecordBatch]:
+    """The tuples of a unit. Of columns that are ``coming`` and going by accents a file may have none: they are null then."""
+    optional = set(coming) & set(columns)
+    lacking = optional - set(format.schema(unit.path).names) if optional else optional
+    if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
+        format = dataclasses.replace(format, missing_times=True)
+    found = [name for name in columns if name not in lacking]
+    for batch in format.batches(unit, found, **options):
+        yield _completed(batch, columns, schema) if lacking else batch
+
+
+def _completed(batch: pa.RecordBatch, columns: list[str], schema: StreamSchema) -> pa.RecordBatch:
+    types = {**dict((*schema.key, *schema.unmodelled)), schema.time: pa.timestamp("us")}
+    made = [
+        batch.column(name)
+        if name in batch.schema.names
+        else pa.nulls(batch.num_rows, types.get(name, pa.float64()))
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(made, columns)
 
 
 def _encoded(format: Format) -> dict[str, Any] | None:

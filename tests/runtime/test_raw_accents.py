@@ -188,6 +188,37 @@ def test_a_feed_that_gains_an_attribute_is_fitted_from_then_on(tmp_path, suffix)
         fit(str(tmp_path / f"*.{suffix}"))
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_files_that_lack_what_comes_are_read_again_by_a_revision(tmp_path, kept):
+    """Whether it is modelled or goes along."""
+    data = feed(size=lambda i: float(i))
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    pq.write_table(data.slice(0, 4).drop_columns(["size"]), paths[0])
+    pq.write_table(data.slice(4), paths[1])
+    asked = {"model": {"price": "step"}, "keep": ["size"]} if kept else {}
+    fit(paths, f"{at(4)} [[true, add(size)]]", out=str(tmp_path / "m"), **asked)
+    query = "select s, price, size from S sample every 1 s"
+    assert column(ask(str(tmp_path / "m"), query), "size") == [
+        *([None] * 4 if kept else []),
+        *range(4, COUNT),
+    ]
+    old = {"s": 1, "t": START + 5 * SECOND, "price": 0.0, "size": 5.0}
+    changes = pa.Table.from_pylist([{"kind": "-U", **old}, {"kind": "+U", **old, "price": 9.0}])
+    changes = changes.set_column(2, "t", changes["t"].cast(pa.timestamp("us")))
+    assert local().revise(str(tmp_path / "m"), changes).counts["replaced"] == 1
+    prices = column(ask(str(tmp_path / "m"), query), "price")
+    assert prices[-7:] == [9.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0]
+
+
+def test_dropping_what_goes_along_ends_rows_that_show_it():
+    lines = [f"{at(4)} [[true, drop(size)]]", f"{at(8)} [[true, add(size)]]"]
+    data = feed(size=lambda i: None if 4 <= i < 8 else float(i))
+    model = fit(data, *lines, model={"price": "step"}, keep=["size"])
+    assert column(ask(model), "size") == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert sum(row["hi"] - row["lo"] for row in ask(model).segments().to_pylist()) == 7
+    assert len(column(ask(model, "select s, price from S sample every 1 s"), "price")) == COUNT
+
+
 def test_nulls_before_an_attribute_is_added_are_no_bad_tuples():
     model = fit(feed(size=lambda i: None if i < 6 else 8.0), ADDED)
     assert (model.manifest.counts["not_finite"], model.manifest.counts["tuples"]) == (0, 6)
