@@ -30,6 +30,9 @@ HELD = 2 * ROWS
 MOST = 256
 """Files at most: they are open at the same time."""
 
+FULL = 0.75
+"""Of what a worker of a query reads at once, what a bin is meant to hold: keys are uneven, and units to come are a guess."""
+
 FOLDER = "_bins"
 
 
@@ -101,7 +104,7 @@ class Bins:
         ranks, texts = self._distinct(table)
         weights = np.bincount(ranks, minlength=len(texts))
         expected = self._rows * max(self._units, self._done) / self._done
-        bins = min(math.ceil(expected / ROWS), MOST, len(texts))
+        bins = min(math.ceil(expected / (FULL * ROWS)), MOST, len(texts))
         begins = np.cumsum(weights) - weights
         self._bin_of = dict(zip(texts, (begins * bins // max(self._rows, 1)).tolist(), strict=True))
         self._names = table.column_names
