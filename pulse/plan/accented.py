@@ -22,7 +22,7 @@ from pulse.plan.derived import Derived, described, renamed
 from pulse.plan.nodes import Node, Scan
 from pulse.plan.show import line
 from pulse.plan.signatures import Handling, handling
-from pulse.stream.accents import Accent, AddAttribute, AlterData, Control
+from pulse.stream.accents import Accent, AddAttribute, AlterData, Control, DropAttribute
 from pulse.stream.affine import Affine
 from pulse.stream.description import NO_PROMISES, Description, Domain
 from pulse.stream.log import AccentLog
@@ -247,6 +247,8 @@ def _said(how: Handling, came: list[Control], out: list[Control], stays: bool) -
         return "absorbs it: its output is the same in both units"
     if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in came):
         return "holds it, and undoes it meanwhile: its output cannot say yet for which rows"
+    if all(isinstance(one, Accent) and isinstance(one.primitive, DropAttribute) for one in came):
+        return "holds it: other rows behind its output have it still"
     return "absorbs it"
 
 

@@ -391,10 +391,11 @@ def with_aside(emission: Emission, heard: Heard, changes: int) -> dict[str, Any]
 
 
 def _reads(predictor: Predictor, stream: str, name: str) -> bool:
-    """Whether the query's answer depends on an attribute: whether dropping it would come out, or end the query."""
+    """Whether the query's answer depends on an attribute: whether dropping it would come out, be held because another input has
+    it still (a union's, an intersection's), or end the query."""
     drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
     found = accented(predictor.standing.query.plan, {stream: AccentLog.of([drop])}, told=True)
-    return any(one.passed or one.aborts for one in found.fates)
+    return any(one.outcome in ("passes", "is held", "aborts") for one in found.fates)
 
 
 def _apart(
