@@ -71,14 +71,15 @@ class Undo:
             for name, steps in units.steps.items()
             if name in schema.names
         }
-        bad: BoolArray | None = None
+        recorded, bad = batch, np.zeros(batch.num_rows, np.bool_)
         for name, (column, unfit) in found.items():
             if column is not None:
                 batch = batch.set_column(batch.schema.get_field_index(name), name, column)
             if unfit is not None:
-                bad = unfit if bad is None else bad | unfit
-        if bad is not None:
-            batch = self._without(batch, bad, "no whole number once undone", leave)
+                bad = bad | unfit
+        if bad.any():  # told as they came: there is nothing that they were
+            self._without(recorded, bad, "no whole number once undone", leave)
+            batch = batch.filter(pa.array(~bad))
         return batch.select(needed_columns(schema))
 
     def _timed(self, batch: pa.RecordBatch, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
@@ -92,9 +93,9 @@ class Undo:
         compared = {one: batch.column(one) for one in units.clock.columns}
         first, unfit = _exact(at, *units.clock.inverse().exactly(compared, at))
         place = batch.schema.get_field_index(schema.time)
-        batch = batch.set_column(place, schema.time, pa.array(first).cast(pa.timestamp("us")))
         batch = self._without(batch, unfit, "no whole microsecond once undone", leave)
-        return batch, first[~unfit]
+        first = first[~unfit]
+        return batch.set_column(place, schema.time, pa.array(first).cast(pa.timestamp("us"))), first
 
     def _undone(
         self, batch: pa.RecordBatch, name: str, steps: Steps, at: IntArray

@@ -123,6 +123,14 @@ def test_renumbered_keys_are_one_key_and_later_accents_speak_of_its_new_number()
     assert [row["size"] for row in found] == [8.0] * 8 + [16.0] * (len(found) - 8)
 
 
+def test_numbers_that_no_key_was_altered_to_are_set_aside_as_they_came():
+    model = fit(feed(key=lambda i: 1 if i < 6 else 2 + i % 2), f"{at(6)} [[true, alter(s, y * 2)]]")
+    aside = model.aside()
+    assert aside["s"].to_pylist() == [3, 3, 3]
+    assert aside["price"].to_pylist() == [2.0, 4.0, 1.0]
+    assert set(aside["reason"].to_pylist()) == {"no whole number once undone"}
+
+
 def test_altered_times_are_of_the_start_as_are_the_instants_of_the_log():
     lines = (f"{at(4)} [[true, alter(t, y + 3600000000)]]", f"{at(8)} [[true, alter(size, y * 2)]]")
     model = fit(
