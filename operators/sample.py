@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,27 @@ def sample(relation: Relation, every: int) -> Samples:
         err={name: spread(relation.err[name], row) for name in names},
         certainty=spread_codes(relation.certainty, row),
         unmodelled={name: column.take(index) for name, column in relation.unmodelled.items()},
+    )
+
+
+def as_points(samples: Samples, *, least: int = POSSIBLE, groups: int | None = None) -> Relation:
+    """Samples of at least this certainty as a relation of points. Groups are those of the samples, or as many as ``groups``."""
+    kept = np.flatnonzero(samples.certainty >= least)
+    zero = np.zeros(len(kept))
+    return Relation(
+        columns=replace(samples.columns, points=True),
+        keys=samples.keys,
+        offsets=np.searchsorted(
+            samples.of_group[kept], np.arange((samples.groups if groups is None else groups) + 1)
+        ),
+        ref=samples.times[kept],
+        lo=zero,
+        hi=zero,
+        models={name: values[kept][:, None] for name, values in samples.values.items()},
+        err={name: values[kept] for name, values in samples.err.items()},
+        drift={},
+        certainty=samples.certainty[kept],
+        unmodelled={name: values.take(pa.array(kept)) for name, values in samples.unmodelled.items()},
     )
 
 

@@ -36,10 +36,7 @@ class Union:
         merged = together.merged()
         overlap = find_overlap(Ranges(merged.group, merged.ref, merged.lo, merged.hi))
         if overlap is not None:
-            raise OverlappingInputsError(
-                f"union: two inputs speak of {merged.where(overlap[1])}; tell them apart by a text column of their own "
-                "(select 'a' as source, …)"
-            )
+            raise _two_speak(merged, overlap[1])
         ranks = key_ranks(list(together.keys), together.groups)
         some = np.diff(together.offsets) > 0
         shared = np.bincount(ranks[some], minlength=int(ranks.max(initial=-1)) + 1) > 1
@@ -48,3 +45,18 @@ class Union:
         of_group = shared[key_ranks(list(merged.keys), merged.groups)]
         drift = {name: np.where(of_group[merged.group], np.inf, d) for name, d in merged.drift.items()}
         return replace(merged, drift=drift)
+
+    def instants(self, relations: Sequence[Relation]) -> Relation:
+        """The same of what streams of segments are at some instants, given as points of whole microseconds."""
+        merged = Relation.concat(relations).merged()
+        again = np.flatnonzero((np.diff(merged.ref) == 0) & (np.diff(merged.group) == 0))
+        if len(again):
+            raise _two_speak(merged, int(again[0]) + 1)
+        return merged
+
+
+def _two_speak(merged: Relation, row: int) -> OverlappingInputsError:
+    return OverlappingInputsError(
+        f"union: two inputs speak of {merged.where(row)}; tell them apart by a text column of their own "
+        "(select 'a' as source, …)"
+    )

@@ -10,14 +10,14 @@ it is not the same there as at instants around it: where a step begins just as a
 
 from __future__ import annotations
 
-from pulse.plan.nodes import Filter, Join, Node, Project, Union, Window
+from pulse.plan.nodes import Across, Exchange, Filter, Grid, Join, Mirror, Node, Project, Union, Window
 
 
 def at_closings(plan: Node) -> frozenset[Node]:
     """The windows that are needed at the instants that are asked for, and at no other.
 
-    Those over ranges only where a query's own tuples are evaluated at these instants, not sampled from segments: below filters,
-    projections and joins on all keys.
+    Those over ranges only where a query's own tuples are evaluated at these instants, not sampled from segments: not below
+    joins without equal keys.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.plan.nodes import Scan
@@ -32,14 +32,54 @@ def at_closings(plan: Node) -> frozenset[Node]:
     def visit(node: Node, instants: bool, evaluated: bool) -> None:
         if isinstance(node, Window):
             (found if (instants if node.input.columns.points else evaluated) else other).add(node)
-        row_by_row = isinstance(node, Filter | Project)
-        passes = row_by_row or isinstance(node, Union) or (isinstance(node, Join) and node.near is None)
-        own = row_by_row or (isinstance(node, Join) and on_all_keys(node))
+        passes = isinstance(node, Filter | Project | Union) or (isinstance(node, Join) and node.near is None)
         for below in node.inputs:
-            visit(below, instants and passes, evaluated and own)
+            visit(below, instants and passes, evaluated and _of_one_instant(node))
 
     visit(plan, True, True)
     return frozenset(found - other)
+
+
+def closes(node: Node) -> bool:
+    """Whether what a node is at an instant may differ from what its segments say: a window over ranges is below it, with
+    nothing between that needs its input at other instants.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.plan.nodes import Scan
+    >>> scan = Scan("S", "S", Columns((), ("x",)))
+    >>> closes(Across(Window(scan, "max", "S.x", "a", 10, 10), "min", "a", "b", ())), closes(scan)
+    (True, False)
+    """
+    if isinstance(node, Window):
+        return not node.input.columns.points
+    return _of_one_instant(node) and any(closes(below) for below in node.inputs)
+
+
+def exchanged_instants(plan: Node) -> frozenset[Exchange]:
+    """Of a plan with exchanges, asked as tuples: those over which go the instants asked for, as points, in place of segments."""
+    found: set[Exchange] = set()
+    other: set[Node] = set()
+
+    def visit(node: Node, instants: bool) -> None:
+        if isinstance(node, Exchange):
+            if instants and closes(node):
+                found.add(node)
+            else:
+                other.add(node)
+        for below in node.inputs:
+            visit(below, instants and _of_one_instant(node))
+
+    visit(plan, True)
+    return frozenset(found - other)
+
+
+def _of_one_instant(node: Node) -> bool:
+    """Whether what a node gives of an instant is told by what its inputs are at that instant."""
+    if isinstance(node, Join):
+        return bool(node.equal)
+    if isinstance(node, Exchange):
+        return not isinstance(node.by, Grid)
+    return isinstance(node, Filter | Project | Mirror | Union | Across)
 
 
 def on_all_keys(node: Join) -> bool:

@@ -101,6 +101,11 @@ class Arc:
         assert found is not None
         return found
 
+    def meet_all(self) -> None:
+        """Give codes to all keys there are: those of a join only get theirs when they are met."""
+        for arc in self.inputs:
+            arc.meet_all()
+
     def sync(self) -> None:
         """Tell the connection point of keys that are new."""
         if self.point is not None and self.point.groups < self.count():

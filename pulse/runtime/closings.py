@@ -7,14 +7,16 @@ one window.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.operators.patch_closings import ExtremumClosings, IntegralClosings, PointClosings
 from pulse.operators.relation import Relation
+from pulse.operators.sample import as_points
 from pulse.plan.nodes import Node, Window
 from pulse.runtime.arcs import nothing, overlapping
 from pulse.runtime.delta import GRACE, Content, Delta, Stretches, changed_rows
@@ -101,26 +103,8 @@ class ClosingsArc(PatchedArc):
 def results_at(node: Window, relation: Relation, every: int, *, possible: bool) -> Relation:
     """A window at the multiples of ``every``, as points."""
     found = Evaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
-    times, group = found.times, found.of_group
-    values, err, certainty = dict(found.values), dict(found.err), found.certainty
-    kept: BoolArray = certainty >= (POSSIBLE if possible else LIKELY)
-    if not kept.all():
-        times, group, certainty = times[kept], group[kept], certainty[kept]
-        values = {name: one[kept] for name, one in values.items()}
-        err = {name: one[kept] for name, one in err.items()}
-    zero = np.zeros(len(times))
-    return Relation(
-        columns=node.columns,
-        keys=relation.keys,
-        offsets=np.searchsorted(group, np.arange(relation.groups + 1)),
-        ref=times,
-        lo=zero,
-        hi=zero,
-        models={name: one[:, None] for name, one in values.items()},
-        err=err,
-        drift={},
-        certainty=certainty,
-    )
+    points = as_points(found, least=POSSIBLE if possible else LIKELY, groups=relation.groups)
+    return replace(points, columns=node.columns, keys=relation.keys)
 
 
 def with_results(

@@ -8,6 +8,7 @@ the segments below it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from pulse.core.certainty import LIKELY
 from pulse.core.expression import TRUE, Constant
@@ -26,12 +27,12 @@ from pulse.operators.point_window import PointWindow
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.project import Project as ProjectOperator
 from pulse.operators.relation import Relation
-from pulse.operators.sample import sample
+from pulse.operators.sample import as_points, sample
 from pulse.operators.samples import Samples
 from pulse.operators.total import Total
 from pulse.operators.union import Union as UnionOperator
 from pulse.operators.window_samples import extremum_samples, integrals_samples
-from pulse.plan.closings import on_all_keys
+from pulse.plan.closings import closes, on_all_keys
 from pulse.plan.nodes import (
     Across,
     Exchange,
@@ -98,6 +99,20 @@ class Evaluation:
         if key not in self._sampled:
             self._sampled[key] = self._sample(node, every)
         return self._sampled[key]
+
+    def instants(self, node: Node, every: int) -> Relation:
+        """The node's output at multiples of ``every``, as points: where keys are brought together, several of one instant."""
+        given = self._inputs.get(node)
+        if given is not None and given.columns.points:
+            return given
+        match node:
+            case Across(input):
+                possible = _selective(input) or self._possible
+                below = Evaluation(self._inputs, possible=possible, home=self._home)
+                return across_operator(node, points=True).segments(below.instants(input, every))
+            case Union(members):
+                return UnionOperator().instants([self.instants(one, every) for one in members])
+        return as_points(self.samples(node, every))
 
     # -- shared by the variants of a sweep ------------------------------------------------------------------
 
@@ -194,13 +209,20 @@ class Evaluation:
                 return extremum_samples(
                     below, node.function, node.argument, node.output, node.size, every, node.columns
                 )
-            case Join() if on_all_keys(node):
+            case Across() | Union() if closes(node) and self._holds_instants(node):
+                return replace(sample(self.instants(node, every), every), columns=node.columns)
+            case Join() if on_all_keys(node) or (node.equal and closes(node)):
                 left, right = self.samples(node.left, every), self.samples(node.right, every)
                 joined = join_samples(left, right, node.equal, node.columns)
                 if node.condition == TRUE:
                     return joined
                 return filter_samples(joined, node.condition, possible=self._possible)
         return sample(self.segments(node), every)
+
+    def _holds_instants(self, node: Node) -> bool:
+        """Whether what was partly aggregated elsewhere came as points: parts that came as segments are merged as such."""
+        leaves = (one for one in walk(node) if one in self._inputs and isinstance(one, Exchange))
+        return all(self._inputs[one].columns.points or not _is_partial(one.inputs[0]) for one in leaves)
 
     def _integrals(self, node: Window, below: Relation, every: int) -> Samples:
         """A window, and with it the expected ones over the same input, as far as there is room to keep them.
@@ -274,16 +296,20 @@ def _point_window(node: Window) -> PointWindow:
     return PointWindow(node.function, node.argument, node.output, node.size, node.advance)
 
 
-def across_operator(node: Across) -> Envelope | Total | Gather | PointTotal:
-    """What evaluates an aggregate across keys."""
+def across_operator(node: Across, *, points: bool | None = None) -> Envelope | Total | Gather | PointTotal:
+    """What evaluates an aggregate across keys, of an input of ``points``: by default where the plan's is."""
     operator: type[Envelope] | type[Total] | type[Gather] | type[PointTotal]
     if node.function == "each":
         operator = Gather
-    elif node.input.columns.points:
+    elif node.input.columns.points if points is None else points:
         operator = PointTotal
     else:
         operator = Envelope if node.function in ("min", "max") else Total
     return operator(node.function, node.argument, node.output, node.by, node.phase)
+
+
+def _is_partial(node: Node) -> bool:
+    return isinstance(node, Across) and node.phase == "partial"
 
 
 def _selective(node: Node) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pulse.plan.nodes import Across, Exchange, Grid
 
 PARCELS = pa.schema([("place", pa.int64()), ("arc", pa.int32()), ("payload", pa.binary())])
 _HOME = b"pulse.cells"
+_POINTS = b"pulse.points"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,10 @@ class Parcel:
     def pack(self) -> bytes:
         """The segments and cells as bytes."""
         batch = self.relation.to_segments()
+        told = {_POINTS: b"1"} if self.relation.columns.points else {}
         if self.cells is not None:
-            batch = batch.replace_schema_metadata(
-                {_HOME: np.ascontiguousarray(self.cells, np.int64).tobytes()}
-            )
+            told[_HOME] = np.ascontiguousarray(self.cells, np.int64).tobytes()
+        batch = batch.replace_schema_metadata(told or None)
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -53,7 +54,9 @@ class Parcel:
         """What :meth:`pack` packed."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_all()
-        cells = (table.schema.metadata or {}).get(_HOME)
+        told = table.schema.metadata or {}
+        cells = told.get(_HOME)
+        columns = replace(columns, points=_POINTS in told)
         return cls(
             place,
             arc,

@@ -75,7 +75,8 @@ def run_on_parcels(
         elif arc in by_arc:
             inputs[leaf], touched = gathered(by_arc[arc], leaf)
         else:
-            inputs[leaf] = Relation.empty(leaf.columns, lineage=job.lineage)
+            points = leaf.columns.points or leaf in job.instants
+            inputs[leaf] = Relation.empty(replace(leaf.columns, points=points), lineage=job.lineage)
         cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
     grid = next((job.grids[leaf] for leaf in fragment.exchanges if leaf in job.grids), None)
     home, bucket = None, None
@@ -92,8 +93,11 @@ def _output(
     job: Job, fragment: Fragment, evaluation: Evaluation, to: To, bucket: tuple[int, int] | None
 ) -> Iterator[Parcel | pa.RecordBatch]:
     if to is not None:
-        relation = _clipped(evaluation.segments(fragment.root), bucket)
-        yield from parcels(relation, to[0], to[1], job.places, job.grids.get(to[0]))
+        if job.rate is not None and to[0] in job.instants:
+            relation = evaluation.instants(fragment.root, job.rate)
+        else:
+            relation = evaluation.segments(fragment.root)
+        yield from parcels(_clipped(relation, bucket), to[0], to[1], job.places, job.grids.get(to[0]))
     else:
         batch = result_of(job, evaluation, fragment.root, bucket)
         if batch.num_rows:

@@ -15,6 +15,7 @@ from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
 from pulse.operators.grid import ResolvedGrid, cell_size
 from pulse.operators.summary import schema as summary_schema
+from pulse.plan.closings import exchanged_instants
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
 from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, transform, walk
@@ -114,6 +115,11 @@ class Job:
         """What the workers of a fragment over scans read, one each."""
         model = self.reading(fragment).stored.open()
         return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
+
+    @cached_property
+    def instants(self) -> frozenset[Exchange]:
+        """The exchanges over which go points at the asked rate."""
+        return frozenset() if self.rate is None else exchanged_instants(self.fragments[-1].root)
 
     @cached_property
     def places(self) -> int:

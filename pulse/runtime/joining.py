@@ -43,6 +43,7 @@ class JoinArc(Arc):
         super().__init__(*told)
         self._code: dict[tuple[int, int], int] = {}
         self._pairs: IntArray = np.zeros((0, 2), np.int64)
+        self._met = (-1, -1)  # how many codes of either side there were when all pairs got theirs
         self._matched = (-1, -1)  # how many codes of either side equal keys were looked for among
         self._partners: tuple[IntArray, IntArray] = (np.zeros(0, np.int64),) * 2
         self._keys_only, self._rest = (
@@ -71,6 +72,13 @@ class JoinArc(Arc):
         some = [np.isin(pairs[:, side], arc.codes()) for side, arc in enumerate(self.inputs)]
         return self.coded(pairs[some[0] & some[1]])
 
+    def meet_all(self) -> None:
+        super().meet_all()
+        counts = self.inputs[0].count(), self.inputs[1].count()
+        if counts != self._met:
+            self.codes()
+            self._met = counts
+
     def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
         cut = len(self.node.left.columns.key)
         left, right = self.inputs
@@ -88,6 +96,8 @@ class JoinArc(Arc):
 
     def _equal(self) -> IntArray:
         """All pairs with equal keys, by the left."""
+        for arc in self.inputs:
+            arc.meet_all()
         counts = self.inputs[0].count(), self.inputs[1].count()
         if counts != self._matched:
             pairs = equal_pairs(self.inputs[0].bare(), self.inputs[1].bare(), self.node.equal)

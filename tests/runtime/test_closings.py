@@ -41,6 +41,10 @@ few = settings(max_examples=min(15, settings.default.max_examples if settings.de
 EXTREMA = {
     "maximum": "select id, max(x) as a from S[size 3 advance 1]",
     "uneven": "select id, max(x) as a, avg(x) as b from S[size 5 advance 2]",
+    "three": "select id, min(x) as a, max(x) as b, avg(x) as c from S[size 3 advance 1]",
+    "largest minimum": "select max(a) as top from (select id, min(x) as a from S[size 2 advance 1]) as W",
+    "either": "select 'a' as tag, id, min(x) as a from S[size 2 advance 1] union all "
+    "select 'b' as tag, id, max(x) as a from T[size 3 advance 1]",
     "overtaken": "select A.id, A.a - S.x as d from (select id, max(x) as a from S[size 2 advance 1]) as A join S "
     "on (A.id = S.id) where A.a > S.x",
 }
