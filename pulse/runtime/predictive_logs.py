@@ -76,7 +76,7 @@ class Logs:
             before = self.read.get(stream, 0)
             whole = len(data) if _ends(data) else data.rfind(b"\n") + 1
             if whole > before:
-                text = data[before:whole].decode("utf-8", errors="replace")
+                text = data[before:whole].decode("utf-8", errors="replace").removeprefix("\ufeff")
                 found.setdefault(stream, []).extend(line for line in text.splitlines() if line.strip())
                 self.read[stream] = whole
         return found

@@ -73,7 +73,7 @@ class AccentLog:
         """The log in a file; one that ends in ``.json`` is what :meth:`to_json` gave."""
         where = str(path)
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise AccentError(f"{where}: there is no such file of accents") from None
         except (OSError, UnicodeDecodeError) as e:
@@ -313,6 +313,11 @@ def _check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
 
 
 def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> None:
+    if isinstance(accent.primitive, AlterData) and accent.primitive.weight:
+        raise UnsupportedAccentError(
+            f"{accent}: expected a map of '{accent.attribute}' alone, got one per '{accent.primitive.weight}', which is what "
+            "sums do at a shift"
+        )
     role, types = schema.role(accent.attribute), dict((*schema.key, *schema.unmodelled))
     if role is Role.MODELLED:
         return

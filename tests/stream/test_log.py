@@ -37,6 +37,8 @@ def test_lines_of_text_and_of_json_say_the_same(tmp_path):
     file = tmp_path / "log.jsonl"
     file.write_text(f"# splits\n\n{json.dumps(said)}\n", encoding="utf-8")
     assert AccentLog.read(file, times=["t"]) == read(SPLIT)
+    file.write_text(file.read_text(encoding="utf-8"), encoding="utf-8-sig")  # as some editors save it
+    assert AccentLog.read(file, times=["t"]) == read(SPLIT)
 
 
 def test_order_is_by_instant_and_among_equal_ones_by_line():
@@ -120,6 +122,10 @@ def test_what_does_not_fit_the_stream_is_named(lines, words):
         ),
         ("2013-10-08 [[true, alter(n, y * 4)]]", "'n' is a key; in segments only modelled .*fit --accents"),
         ("2013-10-08 [[true, drop(symbol)]]", "'symbol' is a key of the model"),
+        (
+            "2013-10-08 [[true, alter(price, y + 5, y - 5, per size)]]",
+            "expected a map of 'price' alone, got one per 'size'",
+        ),
     ],
 )
 def test_what_segments_cannot_follow_is_said(line, words):
