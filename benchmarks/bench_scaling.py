@@ -235,7 +235,7 @@ def ask_alone(model: str, folder: Path) -> int | None:
 @pytest.mark.parametrize("what", ["fit", "macd"])
 def test_memory(benchmark: Any, market: Grown, tmp_path: Path, what: str) -> None:
     """High-water marks of a process of its own, and by how much they rise from the smallest size on. Work is dealt by whole keys,
-    so they rise with the largest key's segments, not with the tuples of all."""
+    so they may rise with the largest key's segments, but must stay far below what the tuples would take."""
     room = cache.room
     try:
         if what == "fit":
