@@ -73,8 +73,10 @@ def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Itera
             batch_rows, row_groups=[unit.row_group], columns=list(columns), use_threads=False
         ):
             seen += batch.num_rows
-            if batch.num_rows:
-                yield batch.select(list(columns))
+            if (
+                batch.num_rows
+            ):  # whether a column is declared without nulls is of no concern, and differs from file to file
+                yield pa.RecordBatch.from_arrays([batch.column(name) for name in columns], list(columns))
     if unit.rows is not None and seen != unit.rows:
         raise UnreadableError(
             f"{unit}: expected {unit.rows} rows, got {seen}; the file is damaged or was changed"
@@ -113,6 +115,7 @@ class PlainParquet(Format):
         return pa.schema(fields)
 
     def _field(self, field: pa.Field) -> pa.Field:
+        field = field.with_nullable(True)
         if field.name == self.time:
             return field.with_type(TIME)
         return field.with_type(KEY_TEXT) if is_text(field.type) else field

@@ -158,3 +158,18 @@ def test_recorded_files_read_whole(recorded: Path) -> None:
                 last = times[-1]
         assert counts == Counts(rows, rows)
         assert sum(unit.rows or 0 for unit in units) == rows
+
+
+def test_columns_declared_without_nulls_come_as_those_of_other_files(tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([1, 2], pa.timestamp("us")), "x": [1.0, 2.0]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    strict = pa.schema([field.with_nullable(False) for field in table.schema])
+    pq.write_table(table.cast(strict), tmp_path / "b.parquet")
+    reader = PlainParquet(time="t")
+    batches = [
+        batch
+        for unit in reader.units(str(tmp_path / "*.parquet"))
+        for batch in reader.batches(unit, ["t", "x"])
+    ]
+    assert pa.Table.from_batches(batches).num_rows == 4
+    assert reader.schema(str(tmp_path / "b.parquet")) == reader.schema(str(tmp_path / "a.parquet"))
