@@ -57,8 +57,9 @@ from pulse.stream.state import State
 
 ROWS = int(os.environ.get("PULSE_BENCH_TICKS", sizes("300000", "10000000")).split(",")[0])
 COUNTS = sizes((0, 100, 1_000), (0, 1, 100, 10_000))
-ROUNDS, FIT_ROUNDS = sizes(3, 15), sizes(3, 12)
-JOB_ROWS, JOB_COUNTS = sizes(100_000, 400_000), sizes((0, 100), (0, 1, 100))
+ROUNDS, FIT_ROUNDS = sizes(3, 15), sizes(3, 8)
+JOB_ROWS, JOB_FILES, JOB_COUNTS = sizes(100_000, 4_000_000), sizes(4, 10), sizes((0, 100), (0, 1, 100))
+IN_ROWS = "pulse, 100 accents in the rows"
 HEARD = sizes(10_000, 100_000)
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
 MACD = """select symbol, S.ap - L.ap as diff from
@@ -135,8 +136,13 @@ def turns(contenders: dict[int, Callable[[], Any]], rounds: int) -> dict[int, Ti
 
 
 def loss(timings: dict[int, Timing], count: int) -> dict[str, float]:
+    """What so many accents cost."""
+    return more_than(timings[0], timings[count])
+
+
+def more_than(plain: Timing, accented: Timing) -> dict[str, float]:
     """Of the best rounds, in time of the processor."""
-    return {"more CPU than without, %": 100 * (min(timings[count].cpu) / min(timings[0].cpu) - 1)}
+    return {"more CPU than without, %": 100 * (min(accented.cpu) / min(plain.cpu) - 1)}
 
 
 @pytest.fixture(scope="module")
@@ -257,30 +263,47 @@ def ahead(seconds: float, count: int, symbols: int = 100) -> pa.Table:
     at = np.arange(count)
     return pa.table(
         {
-            "symbol": [f"s{one}" for one in at % symbols],
+            "symbol": pa.array([f"s{one}" for one in range(symbols)]).take(pa.array(at % symbols)),
             "t": pa.array((at * (seconds * 1e6 / count)).astype(np.int64), pa.timestamp("us")),
             "price": 100.0 + at % symbols + np.round(np.sin(at / 50_000) * 16) / 64,
         }
     )
 
 
-def job_folder(folder: Path, table: pa.Table, log: AccentLog | None, parts: int = 4) -> Path:
-    """A job over files that arrive in order, with its log; gives where its accents are."""
+def job_folder(
+    folder: Path, table: pa.Table, log: AccentLog | None, parts: int = JOB_FILES, *, in_rows: bool = False
+) -> Path:
+    """A job over files that arrive in order, with its log, or with its accents among the rows."""
     alter = Alter({} if log is None else log.steps("t"))
     (folder / "in").mkdir(parents=True)
     for i in range(parts):
         a, b = table.num_rows * i // parts, table.num_rows * (i + 1) // parts
         (batch,) = table.slice(a, b - a).combine_chunks().to_batches()
         file = folder / "in" / f"{i:03d}.parquet"
-        pq.write_table(pa.Table.from_batches([alter.tuples(batch, SCHEMA)]), file)
+        part = pa.Table.from_batches([alter.tuples(batch, SCHEMA)])
+        pq.write_table(with_accents(part, log) if in_rows and log is not None else part, file)
         os.utime(file, (1e9 + i, 1e9 + i))
-    if log is not None:
+    if log is not None and not in_rows:
         lines = [f"{format_instant(one.position)} {one}" for one in log.controls]
         (folder / "log.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 
-def job_in(folder: Path) -> Job:
+def with_accents(table: pa.Table, log: AccentLog) -> pa.Table:
+    """The tuples with those accents among them that are of their times, each before the tuples that it describes."""
+    at = np.asarray(table["t"].cast(pa.int64()))
+    whole = table.append_column("accent", pa.nulls(len(table), pa.string()))
+    parts, begin = [], 0
+    for one in log.accents:
+        if at[0] <= one.position <= at[-1]:
+            place = int(np.searchsorted(at, one.position))
+            said = {"t": pa.array([one.position], pa.timestamp("us")), "accent": [str(one)]}
+            parts += [whole.slice(begin, place - begin), pa.table(said)]
+            begin = place
+    return pa.concat_tables([*parts, whole.slice(begin)], promote_options="default").combine_chunks()
+
+
+def job_in(folder: Path, *, in_rows: bool = False) -> Job:
     """Hold the last price, with its log where there is one."""
     stream = {
         "source": "files",
@@ -293,6 +316,7 @@ def job_in(folder: Path) -> Job:
         "options": {"maxFilesPerTrigger": 1},
     }
     told = {"accents": "log.jsonl"} if (folder / "log.jsonl").exists() else {}
+    told = {"accents": "accent"} if in_rows else told
     values = {"query": "select symbol, price from S", "streams": {"S": {**stream, **told}}}
     return job_of({**values, "sink": {"kind": "none"}}, folder=folder)
 
@@ -303,22 +327,27 @@ def changes_of(job: Job) -> pa.Table:
     return pa.concat_tables(parts)
 
 
+JOBS = [*map(contender_of, JOB_COUNTS), IN_ROWS]
+
+
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Timed:
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Timing], Accuracy]:
     """What holds at the end is what holds without accents, restated; and that is within its bounds of the prices."""
     folder, data = tmp_path_factory.mktemp("jobs"), ahead(400.0, JOB_ROWS)
     found = {}
-    for count in JOB_COUNTS:
-        log = log_of(count, data) if count else None
-        found[count] = job_in(job_folder(folder / str(count), data, log))
-        holds = apply_changes(changes_of(found[count]))
+    for name, count in zip(JOBS, [*JOB_COUNTS, 100], strict=True):
+        log, in_rows = log_of(count, data) if count else None, name == IN_ROWS
+        found[name] = job_in(
+            job_folder(folder / str(len(found)), data, log, in_rows=in_rows), in_rows=in_rows
+        )
+        holds = apply_changes(changes_of(found[name]))
         if log is None:
             plain = holds
             continue
         expected, got = Alter(log.steps("t")).segments(_segments(plain)), _segments(holds)
         for at in np.linspace(0.0, 399.0, 400):
             assert np.allclose(_values(got, at), _values(expected, at), rtol=1e-12, equal_nan=True)
-    timings = turns({n: partial(run_local, found[n]) for n in JOB_COUNTS}, ROUNDS)
+    timings = alternating({name: partial(run_local, job) for name, job in found.items()}, rounds=ROUNDS)
     return timings, _judged(_segments(plain), data)
 
 
@@ -352,17 +381,17 @@ def _judged(model: Relation, data: pa.Table) -> Accuracy:
     )
 
 
-@pytest.mark.parametrize("count", JOB_COUNTS)
-def test_job(benchmark: Any, jobs: Timed, count: int) -> None:
+@pytest.mark.parametrize("contender", JOBS)
+def test_job(benchmark: Any, jobs: tuple[dict[str, Timing], Accuracy], contender: str) -> None:
     timings, judged = jobs
     record(
         benchmark,
-        timings[count],
+        timings[contender],
         group="predictive job with accents",
-        contender=contender_of(count),
+        contender=contender,
         work=JOB_ROWS,
         accuracy=judged,
-        facts=loss(timings, count),
+        facts=more_than(timings[OURS], timings[contender]),
     )
 
 
