@@ -50,7 +50,10 @@ def of_line(line: str, time: str, last: int) -> Control | None:
                 pass  # which is said below, with the line
             else:
                 return Accent(position=at, description=found[0], primitive=found[1])
-    (control,) = AccentLog.parse([text], where="log", times=[time]).controls
+    try:
+        (control,) = AccentLog.parse([text], where="log", times=[time]).controls
+    except AccentError as e:  # which line of the log it is nobody knows here
+        raise AccentError(str(e).removeprefix("log, line 1: ")) from None
     return control
 
 

@@ -26,6 +26,7 @@ from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
 from pulse.runtime.sources import predictor_of
+from pulse.stream.accents import AccentError
 from pulse.stream.log import AccentLog
 from tests.runtime.test_predictive import aside, final, ran
 from tests.runtime.test_predictive_accents import (
@@ -490,6 +491,11 @@ PRIMITIVES = [
     "rename(x)",
     "",
 ]
+
+
+def test_a_line_that_is_no_accent_is_not_said_to_be_the_first_of_its_log() -> None:
+    with pytest.raises(AccentError, match=r"^expected an instant and an accent"):
+        of_line("garbage", "t", 0)
 
 
 @given(*map(st.sampled_from, (INSTANTS, NAMES, VALUES, PRIMITIVES)), st.sampled_from(["", " "]))
