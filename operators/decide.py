@@ -25,6 +25,7 @@ from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Ex
 from pulse.kernels.bands import bands_about, bands_between, bands_of_distance
 from pulse.kernels.polynomial import subtract
 from pulse.operators.relation import Relation
+from pulse.operators.solve import positive
 
 UNDECIDED = 255
 
@@ -61,6 +62,15 @@ def decided(relation: Relation, predicate: Expression) -> CertaintyArray | None:
                 total = join(total, np.full(len(relation), UNDECIDED, np.uint8) if part is None else part)
             return total
     return None
+
+
+def possible_rows(relation: Relation, predicate: Expression) -> Relation:
+    """Without the rows on which the predicate holds nowhere and for no truth, if there are enough of them to be worth a copy."""
+    codes = decided(relation, positive(predicate))
+    if codes is None:
+        return relation
+    rows = np.flatnonzero(codes != ABSENT)
+    return relation.take(rows) if 4 * len(rows) < 3 * len(relation) else relation
 
 
 def _both(a: CertaintyArray, b: CertaintyArray) -> CertaintyArray:

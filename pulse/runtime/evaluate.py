@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pulse.core.certainty import LIKELY
 from pulse.core.expression import TRUE, Constant
+from pulse.operators.decide import possible_rows
 from pulse.operators.envelope import Envelope
 from pulse.operators.extremum import Extremum
 from pulse.operators.filter import Filter as FilterOperator
@@ -194,6 +195,9 @@ class Evaluation:
         if node.columns.points:  # several may lie at one instant, of which a predicate may leave any
             return sample(self.segments(node), every)
         match node:
+            case Filter(Scan() as input, predicate):
+                worth = possible_rows(self.segments(input), predicate)
+                return filter_samples(sample(worth, every), predicate, possible=self._possible)
             case Filter(input, predicate):
                 return filter_samples(self.samples(input, every), predicate, possible=self._possible)
             case Project(input, outputs):

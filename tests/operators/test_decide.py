@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE
 from pulse.core.expression import RELATIONS, And, Column, Comparison, Constant, Expression, Function, Not, Or
-from pulse.operators.decide import UNDECIDED, decided
+from pulse.operators.decide import UNDECIDED, decided, possible_rows
 from pulse.operators.filter import Filter, cut
+from pulse.operators.pointwise import filter_samples
 from pulse.operators.relation import Relation
+from pulse.operators.sample import sample, to_tuples
 from pulse.operators.solve import solve
 from tests.operators.test_filter import one_row
 from tests.strategies import relations
@@ -75,6 +77,21 @@ def test_as_solving(relation: Relation, predicate: Expression, possible: bool, d
         relation = replace(relation, drift={name: np.full(len(relation), 0.5) for name in relation.models})
     made = Filter(predicate, possible=possible).segments(relation)
     assert_equal(made, solved(relation, predicate, possible))
+
+
+@given(relation=relations(codes=(1, 2, 3)), predicate=predicates(), possible=st.booleans())
+def test_rows_that_cannot_hold_need_no_sampling(
+    relation: Relation, predicate: Expression, possible: bool
+) -> None:
+    fewer = possible_rows(relation, predicate)
+    assert len(fewer) <= len(relation)
+    select = (*relation.columns.key_names, *relation.columns.modelled)
+    for every in (250_000, 1_000_000):
+        told = [
+            to_tuples(filter_samples(sample(one, every), predicate, possible=possible), select, possible=True)
+            for one in (fewer, relation)
+        ]
+        assert told[0].equals(told[1])
 
 
 def test_one_side_may_settle_it() -> None:
