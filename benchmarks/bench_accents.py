@@ -334,7 +334,7 @@ JOBS = [*map(contender_of, JOB_COUNTS), IN_ROWS]
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Timing], Accuracy]:
     """What holds at the end is what holds without accents, restated; and that is within its bounds of the prices."""
     folder, data = tmp_path_factory.mktemp("jobs"), ahead(400.0, JOB_ROWS)
-    found = {}
+    found: dict[str, Job] = {}
     for name, count in zip(JOBS, [*JOB_COUNTS, 100], strict=True):
         log, in_rows = log_of(count, data) if count else None, name == IN_ROWS
         found[name] = job_in(

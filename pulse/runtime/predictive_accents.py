@@ -42,7 +42,7 @@ from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
-from pulse.runtime.predictive_undoing import ROW, decoded, encoded
+from pulse.runtime.predictive_undoing import ROW, decoded, encoded, whole
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, AlterData, Control, DropAttribute, Punctuation
 from pulse.stream.affine import Affine
@@ -123,7 +123,8 @@ class Hears:
             for name in spec.schema.modelled_names
             if name not in formed and not _reads(predictor, stream, name)
         )
-        return cls(column, policy, tuple(attributes), unread, tuple(absent), domain, stream)
+        own = tuple(name for name in attributes if name != column)  # which is none of the stream's attributes
+        return cls(column, policy, own, unread, tuple(absent), domain, stream)
 
     @cached_property
     def undeclared(self) -> Description:
@@ -405,16 +406,31 @@ def _apart(
     data = table.drop_columns([column])
     if len(rows) == table.num_rows:
         return data, []
-    is_data = np.zeros(table.num_rows, bool)
-    is_data[rows] = True
-    places = np.flatnonzero(~is_data)
+    is_accent = np.ones(table.num_rows, bool)
+    is_accent[rows] = False
+    places = np.flatnonzero(is_accent)
     said = table.select([time, column]).take(pa.array(places))
     at = instants(said.column(time))
     missing = said.column(time).is_null().to_pylist()
-    return encoded(data, keys).filter(pa.array(is_data)), [
+    return _without(encoded(data, keys), places), [
         (int(place), None if null else int(t), str(text))
         for place, t, null, text in zip(places, at, missing, said.column(column).to_pylist(), strict=True)
     ]
+
+
+def _without(table: pa.Table, places: IntArray) -> pa.Table:
+    """All rows but these. Few of them leave long stretches between them, which are copied whole."""
+    if len(places) * _STRETCH > table.num_rows:
+        kept = np.ones(table.num_rows, bool)
+        kept[places] = False
+        return table.filter(pa.array(kept))
+    ends = np.append(places, table.num_rows)
+    begins = np.append(0, places + 1)
+    parts = [table.slice(a, b - a) for a, b in zip(begins, ends, strict=True) if b > a]
+    return pa.concat_tables(parts).combine_chunks() if parts else table.slice(0, 0)
+
+
+_STRETCH = 1000  # rows that are copied as fast as one stretch of them is found
 
 
 def data_rows(table: pa.Table, column: str) -> IntArray:
@@ -422,10 +438,11 @@ def data_rows(table: pa.Table, column: str) -> IntArray:
     found = table.column(column)
     if pa.types.is_null(found.type):
         return np.arange(table.num_rows)
-    null = pc.or_(
-        found.is_null(), pc.fill_null(pc.equal(pc.utf8_trim_whitespace(found.cast(pa.string())), ""), True)
-    )
-    return np.flatnonzero(null.to_numpy())
+    null = np.array(whole(found).is_null())
+    told = np.flatnonzero(~null)
+    texts = whole(found).take(pa.array(told)).cast(pa.string())
+    null[told[np.asarray(pc.equal(pc.utf8_trim_whitespace(texts), ""))]] = True
+    return np.flatnonzero(null)
 
 
 def _aside(table: pa.Table | None, place: int, text: str, reason: str) -> pa.Table:
