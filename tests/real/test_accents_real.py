@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 
 import pulse
 from pulse.core.time import parse_instant
+from pulse.operators.changelog import apply_changes
+from pulse.runtime.predictive_job import job_of
+from pulse.runtime.predictive_local import run_local
 from pulse.store.model import Model
 from tests.runtime.asking import rows_of
 
@@ -20,6 +25,10 @@ FILE = "trades_us_equities_20131007_09.parquet"
 SPLIT = parse_instant("2013-10-08T11:00:00")
 SECOND = 1_000_000
 LONG = 60
+FILES = 6
+_WHOLE = pa.schema(
+    [("ref", pa.int64()), ("lo", pa.float64()), ("hi", pa.float64()), ("diff", pa.list_(pa.float64()))]
+)
 MACD = """select symbol, S.ap - L.ap as diff from
     (select symbol, avg(price) as ap from stream S[size 10 advance 2]) as S
     join (select symbol, avg(price) as ap from stream S[size 60 advance 2]) as L
@@ -112,3 +121,59 @@ def test_spark_agrees(spark: Any, files: dict[str, Any], models: dict[str, Model
     assert model.read().to_arrow().equals(models["accented"].read().to_arrow())
     here, there = tuples(models["accented"], UP), session.sql(UP, streams={"S": model}).tuples()
     assert rows_of(there) == rows_of(here)
+
+
+def job_over(folder: Path, table: pa.Table, **more: Any) -> pa.Table:
+    """What holds of AIG in the end, of a job over files that arrive one after the other."""
+    (folder / "in").mkdir(parents=True)
+    for number in range(FILES):
+        a, b = len(table) * number // FILES, len(table) * (number + 1) // FILES
+        pq.write_table(table.slice(a, b - a), folder / "in" / f"{number}.parquet")
+        os.utime(folder / "in" / f"{number}.parquet", (1e9 + number, 1e9 + number))
+    stream = {
+        "source": "files",
+        "path": "in",
+        "key": "symbol",
+        "time": "t",
+        "model": {"price": "step"},
+        "error": "0.05%",
+        "horizon": "5 min",
+        "options": {"maxFilesPerTrigger": 1},
+        **more,
+    }
+    parts: list[pa.Table] = []
+    job = job_of({"query": EVERY, "streams": {"S": stream}, "sink": {"kind": "none"}}, folder=folder)
+    run_local(job, on_batch=lambda _, changes: parts.append(changes))
+    held = apply_changes(pa.concat_tables(parts))
+    return held.filter(pc.equal(held["symbol"], "AIG"))
+
+
+def diffs_at(held: pa.Table, seconds: Any) -> Any:
+    """Diffs at seconds from the split; NaN where nothing is said."""
+    found = np.full(len(seconds), np.nan)
+    for row in held.select(["ref", "lo", "hi", "diff"]).cast(_WHOLE).to_pylist():
+        begin = (row["ref"] - SPLIT) / 1e6
+        inside = (begin + row["lo"] <= seconds) & (seconds < begin + row["hi"])
+        found[inside] = np.polyval(row["diff"][::-1], seconds[inside] - begin)
+    return found
+
+
+def test_a_running_job_goes_on_over_the_split(files: dict[str, Any], tmp_path: Path) -> None:
+    """The same diffs a quarter from the split on, in the same job; without the accent a signal that never was."""
+    near_it = [
+        ("t", ">=", datetime.fromtimestamp(SPLIT / 1e6 - 300, UTC).replace(tzinfo=None)),
+        ("t", "<", datetime.fromtimestamp(SPLIT / 1e6 + 300, UTC).replace(tzinfo=None)),
+    ]
+    plain, split = (
+        pq.read_table(files[f"{name}.parquet"], filters=near_it).select(["symbol", "t", "price"])
+        for name in ("plain", "split")
+    )
+    seconds = np.arange(-200.0, 280.0) + 0.25
+    true = diffs_at(job_over(tmp_path / "plain", plain), seconds)
+    accented = diffs_at(job_over(tmp_path / "accented", split, splits=files["splits.csv"]), seconds)
+    false = diffs_at(job_over(tmp_path / "raw", split), seconds)
+    assert not np.isnan(true).any()
+    assert np.allclose(accented, np.where(seconds > 0, true / 4, true), rtol=1e-9, atol=1e-9)
+    close = (seconds > 0) & (seconds < LONG)
+    assert np.abs(true[close]).max() < 0.5
+    assert false[close].min() < -20
