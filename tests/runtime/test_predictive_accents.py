@@ -752,3 +752,11 @@ def test_spark_goes_on_from_between_an_accent_and_its_data_and_ends_cleanly(
     expected = {at: one for at, one in expected.items() if not late(at[1], 50 * SECOND)}
     assert len(expected) > 30
     assert close(found, expected)
+
+
+def test_the_column_of_accents_is_none_of_the_streams_attributes(predictors: dict[str, Predictor]) -> None:
+    run = Run(predictors["plain rows"])
+    run.take({"S": marked(ticks(10), [(5 * SECOND, "[[true, drop(accent)]]")])})
+    (row,) = run.aside
+    assert row["accent"] == "[[true, drop(accent)]]"
+    assert run.accents == 0
