@@ -36,7 +36,11 @@ LEVELS = {
     "pulse.kernels": 0,
     "pulse._version": -1,
 }
-WITHIN = {"pulse.plan.rules", "pulse.benchmarks.peers", "pulse.benchmarks.report"}  # folders inside a package, of its level
+WITHIN = {
+    "pulse.plan.rules",
+    "pulse.benchmarks.peers",
+    "pulse.benchmarks.report",
+}  # folders inside a package, of its level
 SPARK = {"pyspark", "py4j"}
 KERNELS_MAY_IMPORT = {"numpy", "numba", "llvmlite", "pulse", "__future__", *sys.stdlib_module_names}
 
