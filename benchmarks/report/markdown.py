@@ -55,6 +55,7 @@ def _crossed(run: Run) -> Iterator[str]:
     if not found:
         return
     yield "## Crossovers"
+    yield "Aims are of `pulse`, segments alone; its other forms stand beside it."
     heads = ["figure", "Pulse", "peer", "Pulse is", "in the paper, from", "aim", "reached"]
     cells = [
         [

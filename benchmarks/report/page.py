@@ -128,12 +128,13 @@ def _figures(run: Run) -> Iterator[str]:
 
 
 def _crossovers(run: Run) -> Iterator[str]:
-    """Those that the paper has: a line a figure and peer, a column a form of Pulse."""
+    """Those that the paper has: a line a figure and peer, a column a form of Pulse; aims are of ``pulse`` itself."""
     found = [one for one in crossings(run) if one.aim is not None]
     if not found:
         return
     yield '<h2 id="crossovers">Crossovers</h2>'
-    yield '<p class="soft small">From how many tuples a segment on segments are cheaper than tuples.</p>'
+    yield '<p class="soft small">From how many tuples a segment on segments are cheaper than tuples. Aims are of pulse, '
+    yield "segments alone; its other forms stand beside it.</p>"
     forms = list(dict.fromkeys(one.ours for one in found))
     heads = ["figure", "against", *forms, "aim", "in the paper"]
     parts = [
@@ -146,12 +147,9 @@ def _crossovers(run: Run) -> Iterator[str]:
         aim = "" if first.aim is None else f"≤ {number(first.aim)}"
         parts.append(f"<tr><td>{escape(figure)}</td><td>{escape(peer)}</td>")
         for form in forms:
-            told, kind = (
-                (some[form].found.short(), "yes" if some[form].reached else "no")
-                if form in some
-                else ("", "")
-            )
-            parts.append(f'<td class="{kind}">{escape(told)}</td>')
+            one = some.get(form)
+            kind = {None: "", True: "yes", False: "no"}[one.reached if one else None]
+            parts.append(f'<td class="{kind}">{escape(one.found.short() if one else "")}</td>')
         parts.append(f"<td>{aim}</td><td>{escape(first.paper)}</td></tr>")
     yield "".join([*parts, "</table></div>"])
 

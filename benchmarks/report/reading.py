@@ -56,8 +56,11 @@ class Crossing:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the aim is; None where there is none."""
-        if self.aim is None:
+        """Whether Pulse itself, segments alone, reaches the aim; None where there is none.
+
+        Its other forms, such as with validation, stand beside it: aims were not set for what they do more.
+        """
+        if self.aim is None or self.ours != OURS:
             return None
         return self.found.x is not None and self.found.x <= self.aim
 
@@ -131,9 +134,9 @@ def aims(run: Run) -> dict[tuple[str, str], bool]:
     """By figure and family of peers, hand-written or DuckDB: whether Pulse itself reaches the aim against all of the family."""
     found: dict[tuple[str, str], bool] = {}
     for one in crossings(run):
-        if one.aim is not None and one.ours == OURS:
+        if one.reached is not None:
             key = one.figure, BY_HAND if one.peer.startswith(BY_HAND) else "DuckDB"
-            found[key] = found.get(key, True) and bool(one.reached)
+            found[key] = found.get(key, True) and one.reached
     return found
 
 
