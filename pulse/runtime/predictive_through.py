@@ -19,7 +19,7 @@ from pulse.plan.accented import Operators, route
 from pulse.plan.derived import described
 from pulse.plan.nodes import Node
 from pulse.runtime.accents import Restating
-from pulse.runtime.predictive_turns import BEFORE_ALL, FEW, Turns, settle_all, steps_of, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, FEW, Turns, steps_of, together
 from pulse.stream.accents import Accent, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, Description
@@ -87,11 +87,17 @@ class Through:
         return sum(map(len, (*self.altered.values(), *self.ends.values()))) + len(self.tail)
 
     def settle(self, predictor: Predictor, horizon: int) -> None:
-        """No result before the horizon is asked for any more."""
+        """No result before the horizon is asked for any more.
+
+        What leaves the tail does not go through again: all that came of it has to be settled with it, few or many.
+        """
+        if sum(pair[1].position <= horizon for pair in self.tail) < FEW:
+            return
+        time = predictor.standing.query.plan.columns.time
+        results = (*self.altered.values(), *self.ends.values())
+        horizon = min((one.settles_until(horizon, time) for one in results), default=horizon)
         self.tail.sort(key=lambda pair: pair[1].position)
         old = [pair for pair in self.tail if pair[1].position <= horizon]
-        if len(old) < FEW:
-            return
         self.tail = self.tail[len(old) :]
         if self.before is None:
             for stream, one in old:
@@ -107,9 +113,8 @@ class Through:
             for stream, one in old:
                 operators.push(stream, one)
             self.before = operators.state
-        time = predictor.standing.query.plan.columns.time
-        settle_all(self.altered, horizon, time)
-        settle_all(self.ends, horizon, time)
+        for turns in results:
+            turns.settle(horizon, time)
 
     def forget(self, rows: Description) -> None:
         """No result of these rows is asked for any more; they are told by the names of the answer."""

@@ -49,14 +49,23 @@ class Turns:
         """Alterations, of one instant in their order."""
         self.recent += more
 
+    def settles_until(self, horizon: int, time: str) -> int:
+        """The last instant, up to the horizon, up to which all are settled by it: before one that speaks of a time to come."""
+        return min(
+            (
+                one.at - 1
+                for one in self.recent
+                if one.at <= horizon and time in _said_after(one, horizon, time).attributes
+            ),
+            default=horizon,
+        )
+
     def settle(self, horizon: int, time: str) -> None:
         """Nothing before the horizon is asked for any more."""
         self.recent.sort(key=lambda one: one.at)
-        later = Domain.of(**{time: ValueSet.between(horizon, None)})
         count, settled, named = 0, self.settled, _Named()
         for one in self.recent:
-            said = one.description
-            said = said.simplified(later) if time in said.attributes else said
+            said = _said_after(one, horizon, time)
             if one.at > horizon or time in said.attributes:
                 break  # those behind it stay behind it: maps do not commute
             if not named.take(said, one.map):
@@ -118,6 +127,14 @@ class _Named:
             units = units.altered(_ONE, map, listing(self.column, some))
         self.maps = {}
         return units
+
+
+def _said_after(one: Alteration, horizon: int, time: str) -> Description:
+    """The rows of an alteration, told by what distinguishes them from the horizon on."""
+    said = one.description
+    if time not in said.attributes:
+        return said
+    return said.simplified(Domain.of(**{time: ValueSet.between(horizon, None)}))
 
 
 def listed(where: Description) -> tuple[str, frozenset[str]] | None:
