@@ -42,10 +42,8 @@ def judged_above(found: Relation, wider: Relation, tuples: Tuples, level: float)
     row = row_at(found, tuples.id, tuples.t)
     given = row >= 0
     _check_certainty(found, wider, row, row_at(wider, tuples.id, tuples.t), truth)
-    off = np.abs(values_at(found, "x", row[given], tuples.t[given]) - tuples.x[given])
-    if not (off <= found.err["x"][row[given]]).all():
-        raise ValueError(f"a value is off by {off.max()}, which is more than it certifies")
-    return _selected(given, truth, float(found.err["x"].max(initial=0.0)), float(off.max(initial=0.0)))
+    off = _checked_values(found, "x", row[given], tuples.t[given], tuples.x[given])
+    return _selected(given, truth, float(found.err["x"].max(initial=0.0)), off)
 
 
 def _check_certainty(
@@ -56,6 +54,14 @@ def _check_certainty(
         raise ValueError(f"{int((certain & ~truth).sum())} tuples are certain and wrong")
     if (truth & (wide < 0)).any():
         raise ValueError(f"{int((truth & (wide < 0)).sum())} tuples are true and not even possible")
+
+
+def _checked_values(found: Relation, name: str, row: IntArray, t: IntArray, truth: FloatArray) -> float:
+    """The largest error at these instants of these rows, each within what its row certifies."""
+    off = np.abs(values_at(found, name, row, t) - truth)
+    if not (off <= found.err[name][row]).all():
+        raise ValueError(f"a value of {name} is off by {off.max()}, which is more than it certifies")
+    return float(off.max(initial=0.0))
 
 
 def _selected(given: BoolArray, truth: BoolArray, certified: float, observed: float) -> Accuracy:
@@ -121,9 +127,12 @@ def judged_near(found: Relation, wider: Relation, left: Objects, right: Objects,
     row, wide = (_pair_row(one, ids, others, t) for one in (found, wider))
     given = row >= 0
     _check_certainty(found, wider, row, wide, truth)
-    x = np.repeat(mine.x[shown], k)[given]
-    off = np.abs(values_at(found, "R.x", row[given], t[given]) - x)
-    return _selected(given, truth, float(found.err["R.x"].max(initial=0.0)), float(off.max(initial=0.0)))
+    off = {
+        name: _checked_values(found, name, row[given], t[given], np.repeat(seen[shown], k)[given])
+        for name, seen in (("R.x", mine.x), ("R.y", mine.y))
+    }
+    worst = max(off, key=lambda name: off[name])
+    return _selected(given, truth, float(found.err[worst].max(initial=0.0)), off[worst])
 
 
 def _pair_row(relation: Relation, ids: IntArray, others: IntArray, t: IntArray) -> IntArray:

@@ -72,6 +72,7 @@ def rows_of(
     """Rows with keys, ``t`` and a value, against those that should be there.
 
     An answer with ``{value}_err`` certifies the largest of it, another that its values are exact. Errors are of rows in both.
+    ValueError where a value is further off than its own row certifies, or a row is there twice.
     """
     on = " and ".join(f"o.{key}::varchar = p.{key}::varchar" for key in keys)
     off = f"abs(o.{value} - p.{value})" if value else "0.0"
@@ -81,10 +82,14 @@ def rows_of(
         connection.register("truth", truth)
         told = connection.execute(f"""
             select count(o.t), count(p.t), count(*) filter (o.t is not null and p.t is not null),
-                coalesce(max({certified}), 0), coalesce(max({off}), 0)
+                coalesce(max({certified}), 0), coalesce(max({off}), 0), count(*) filter ({off} > {certified} + {rounding!r})
             from found o full join truth p on (o.t::timestamp = p.t::timestamp and {on})""").fetchone()
     assert told is not None
-    given, wanted, both, certain, observed = (float(one) for one in told)
+    given, wanted, both, certain, observed, outside = (float(one) for one in told)
+    if (given, wanted) != (found.num_rows, truth.num_rows):
+        raise ValueError(f"expected rows to differ in {('t', *keys)}, got some several times")
+    if outside:
+        raise ValueError(f"{outside:.0f} values are off by more than the answer certifies, up to {observed}")
     return Accuracy(
         both / given if given else 1.0, both / wanted if wanted else 1.0, certain, observed, rounding
     )

@@ -86,3 +86,6 @@ def test_a_join() -> None:
     assert 0.9 < judged.recall <= 1.0
     with pytest.raises(ValueError, match="not even possible"):
         judged_near(found.take(np.arange(0)), wider.take(np.arange(0)), left, right, REACH)
+    moved = {"R.y": found.models["R.y"] + np.array([50.0, 0.0])}
+    with pytest.raises(ValueError, match=r"R\.y is off"):
+        judged_near(replace(found, models=found.models | moved), wider, left, right, REACH)

@@ -103,3 +103,13 @@ def test_rows_are_matched_by_key_and_time() -> None:
         rows_of(answer.drop(["diff_err"]), truth, keys=("symbol",), value="diff", rounding=0.1)
     nothing = truth.slice(0, 0)
     assert rows_of(nothing, nothing, keys=("symbol",), value="diff").precision == 1.0
+
+
+def test_rows_are_refused_that_come_twice_or_are_off_by_more_than_their_own_bound() -> None:
+    t = pa.array([0, 1], pa.timestamp("s"))
+    truth = pa.table({"symbol": ["a", "a"], "t": t, "diff": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="several times"):
+        rows_of(pa.concat_tables([truth, truth.slice(0, 1)]), truth, keys=("symbol",), value="diff")
+    answer = truth.set_column(2, "diff", pa.array([1.5, 2.0])).append_column("diff_err", pa.array([0.1, 9.0]))
+    with pytest.raises(ValueError, match="1 values are off by more"):
+        rows_of(answer, truth, keys=("symbol",), value="diff")
