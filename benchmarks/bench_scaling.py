@@ -195,8 +195,12 @@ def test_sweep(
         return
     if contender == "DuckDB, one query for all":
         peer = peer_of(peers, market, SORTED)
-        judge = _judged_table(market)
-        record(benchmark, lambda: peer.all_macds_figures(VARIANTS), accuracy=judge, **shared)
+        record(
+            benchmark,
+            lambda: peer.all_macds_figures(VARIANTS),
+            accuracy=lambda table: market.judged_counts(table.to_pylist()),
+            **shared,
+        )
         return
     peer, some = peer_of(peers, market, PARQUET), VARIANTS[:2]
     record(
@@ -206,14 +210,11 @@ def test_sweep(
             [
                 {"short": v.short, "long": v.long, "n": one.column(0)[0].as_py()}
                 for v, one in zip(some, found, strict=True)
-            ]
+            ],
+            some,
         ),
         **{**shared, "work": market.rows * len(some) / len(VARIANTS)},
     )
-
-
-def _judged_table(market: Grown) -> Any:
-    return lambda table: market.judged_counts(table.to_pylist())
 
 
 # -- memory -------------------------------------------------------------------------------------------------

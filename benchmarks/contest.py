@@ -40,6 +40,7 @@ from pulse.benchmarks.recording import (
     record,
     sizes,
 )
+from pulse.benchmarks.sweeps import Counts, bound, by_variant
 from pulse.datasets.generators import generate
 from pulse.session import Session
 from pulse.store.model import Model
@@ -203,20 +204,14 @@ class Field:
         assert found.recall > 0.9
         return found
 
-    def bound(self, variant: Macd) -> float:
-        """What a variant's difference may be off by: each average by twice the drift over its size, and the peer's rounding."""
-        drift = float(self.model("macd").manifest.statistics["attributes"]["price"]["worst_drift"])
-        return 2.0 * drift * (1.0 / variant.short + 1.0 / variant.long) + ROUNDING["macd"]
-
-    def counts(self) -> dict[tuple[int, int], dict[str, Any]]:
+    def counts(self) -> Counts:
         """On the tuples: how often each variant of a sweep holds, and how often at least and at most within its bound."""
-        found: dict[tuple[int, int], dict[str, Any]] = self.once("counts", "macd", self._count)
+        found: Counts = self.once("counts", "macd", self._count)
         return found
 
-    def _count(self, _: str) -> dict[tuple[int, int], dict[str, Any]]:
-        errors = [self.bound(variant) for variant in VARIANTS]
-        rows = self.peer(REFERENCE).all_macds_counts(VARIANTS, errors).to_pylist()
-        return {(row["short"], row["long"]): row for row in rows}
+    def _count(self, _: str) -> Counts:
+        errors = [bound(self.model("macd"), variant) for variant in VARIANTS]
+        return by_variant(self.peer(REFERENCE).all_macds_counts(VARIANTS, errors).to_pylist())
 
     def compare(self, name: str, theirs: pa.Table, slack: float) -> Agreement:
         """With another's answer."""
@@ -295,34 +290,3 @@ def judged_stream(market: Field, name: str, answer: pa.Table) -> tuple[Accuracy,
 def _untimed(schema: pa.Schema) -> pa.Schema:
     """Times without a zone, as in the file."""
     return schema.set(schema.get_field_index("t"), pa.field("t", pa.timestamp("us")))
-
-
-def check_counts(market: Field, variants: list[Macd], counts: dict[tuple[int, int], int]) -> Accuracy:
-    """How often each variant holds: exactly, but for closing times whose two averages are as good as equal."""
-    off = []
-    for variant in variants:
-        exact = market.counts()[variant.short, variant.long]
-        by = abs(counts[variant.short, variant.long] - exact["n"])
-        assert by <= exact["level"]  # their sums round differently
-        off.append(by / exact["n"])
-    return Accuracy(1.0 - max(off), len(counts) / len(variants), 0.0, 0.0)
-
-
-def check_sweep(market: Field, rows: list[dict[str, Any]]) -> Accuracy:
-    """How long each variant holds, against the tuples: within what the model certifies. A closing time stands for its advance.
-
-    Precision is of the variant that is furthest off; errors are of the largest difference of averages.
-    """
-    by = {(row["short"], row["long"]): row for row in rows}
-    assert len(by) == len(VARIANTS)
-    off, errors = [], []
-    for variant in VARIANTS:
-        row, exact = by[variant.short, variant.long], market.counts()[variant.short, variant.long]
-        closings = row["seconds"] / variant.advance
-        assert exact["least"] <= closings <= exact["most"]
-        off.append(abs(closings - exact["n"]) / exact["n"])
-        assert off[-1] <= 0.02  # in fact far nearer than certified for the worst key
-        assert row["certain_seconds"] / variant.advance <= exact["n"] * (1 + 1e-6)
-        errors.append((abs(row["diff_max"] - exact["high"]), market.bound(variant)))
-        assert errors[-1][0] <= errors[-1][1]
-    return Accuracy(1.0 - max(off), 1.0, max(bound for _, bound in errors), max(error for error, _ in errors))

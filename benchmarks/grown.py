@@ -8,6 +8,7 @@ What is looked at is the answer over all keys, as it was timed.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +21,12 @@ import pyarrow.parquet as pq
 
 from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.agreement import agreement
+from pulse.benchmarks.peers.duckdb_peer import ROUNDING as SUMS
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd, Minimum
 from pulse.benchmarks.recording import SEED, Accuracy
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
+from pulse.benchmarks.sweeps import Counts, bound, by_variant, judged_counts, judged_sweep
 from pulse.core import SegmentBatch
 from pulse.datasets.generators import generate
 from pulse.datasets.ticks import symbol_names
@@ -43,7 +46,7 @@ ASKED: dict[str, Any] = {"macd": Macd(), "minimum": Minimum()}
 BOUND_FOR = {"macd": "drift 0.005 %", "minimum": "error 0.05 %"}
 VALUE = {"macd": "diff", "minimum": "low"}
 LEVEL = {"macd": 0.0, "minimum": None}
-ROUNDING = {"macd": 1e-6, "minimum": 1e-9}  # of running sums over all keys, in DuckDB
+ROUNDING = {"macd": SUMS, "minimum": 1e-9}
 SHORTS, LONGS = (4, 10, 20), (40, 60, 120, 300)
 VARIANTS = [Macd(short, long) for short in SHORTS for long in LONGS]
 
@@ -202,52 +205,24 @@ class Grown:
         streams = {"S": self.model(BOUND_FOR["macd"])}
         return session.sweep(Macd.text, streams=streams, short=list(SHORTS), long=list(LONGS)).summary()
 
-    def counts(self) -> list[dict[str, Any]]:
+    def counts(self) -> Counts:
         """How often each variant holds on all tuples, and how often at least and at most within what the model certifies."""
         path = self.folder / "counts.parquet"
         if not path.exists():
             peer = self.duckdb(load=True)
-            pq.write_table(peer.all_macds_counts(VARIANTS, [self.bound(v) for v in VARIANTS]), path)
+            errors = [bound(self.model(BOUND_FOR["macd"]), variant) for variant in VARIANTS]
+            pq.write_table(peer.all_macds_counts(VARIANTS, errors), path)
             peer.close()
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-        return rows
-
-    def bound(self, variant: Macd) -> float:
-        """What a variant's difference may be off by: each average by twice the drift over its size, and DuckDB's rounding."""
-        statistics = self.model(BOUND_FOR["macd"]).manifest.statistics
-        drift = float(statistics["attributes"]["price"]["worst_drift"])
-        return 2.0 * drift * (1.0 / variant.short + 1.0 / variant.long) + ROUNDING["macd"]
+        return by_variant(pq.read_table(path).to_pylist())
 
     def judged_sweep(self, rows: list[dict[str, Any]]) -> Accuracy:
-        """How long each variant holds, against all tuples: a closing time stands for its advance.
+        """Pulse's figures of all variants, against all tuples."""
+        return judged_sweep(rows, self.counts(), self.model(BOUND_FOR["macd"]))
 
-        Precision is of the variant that is furthest off; errors are of the largest difference of averages.
-        """
-        by = {(row["short"], row["long"]): row for row in rows}
-        assert len(by) == len(VARIANTS)
-        off, certified, observed = 0.0, 0.0, 0.0
-        for exact in self.counts():
-            variant = Macd(exact["short"], exact["long"])
-            row = by[variant.short, variant.long]
-            closings = row["seconds"] / variant.advance
-            assert exact["least"] <= closings <= exact["most"]
-            assert row["certain_seconds"] / variant.advance <= exact["n"] * (1 + 1e-6)
-            off = max(off, abs(closings - exact["n"]) / exact["n"])
-            error = abs(row["diff_max"] - exact["high"])
-            assert error <= self.bound(variant)
-            certified, observed = max(certified, self.bound(variant)), max(observed, error)
-        return Accuracy(1.0 - off, 1.0, certified, observed)
-
-    def judged_counts(self, rows: list[dict[str, Any]]) -> Accuracy:
-        """A peer's counts, exact but for closing times at which two averages are as good as equal."""
-        exact = {(row["short"], row["long"]): row for row in self.counts()}
-        off = 0.0
-        for row in rows:
-            told = exact[row["short"], row["long"]]
-            by = abs(row["n"] - told["n"])
-            assert by <= told["level"]  # their sums round differently
-            off = max(off, by / told["n"])
-        return Accuracy(1.0 - off, 1.0, 0.0, 0.0)
+    def judged_counts(self, rows: list[dict[str, Any]], variants: Sequence[Macd] = VARIANTS) -> Accuracy:
+        """A peer's counts of these variants, against all tuples."""
+        found = {variant: row["n"] for variant, row in by_variant(rows).items()}
+        return judged_counts(found, variants, self.counts())
 
 
 def _plain(file: pq.ParquetFile, names: list[str]) -> pa.Schema:
