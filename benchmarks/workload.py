@@ -85,11 +85,6 @@ class Objects:
         """How long the stream is."""
         return self.tuples / self.rate
 
-    @property
-    def segment_seconds(self) -> float:
-        """How long a segment is, on average."""
-        return self.per_segment * self.objects / self.rate
-
     # -- the same, as tuples and as segments ------------------------------------------------------------------
 
     @cached_property

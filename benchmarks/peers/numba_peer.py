@@ -18,14 +18,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from pulse.benchmarks.workload import Tuples
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-_LARGE = 1 << 40  # no window of an index reaches further back
+from pulse.core.arrays import FloatArray, IntArray
 
 
 def _compiled(function: Any) -> Any:
