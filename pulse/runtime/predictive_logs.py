@@ -34,6 +34,7 @@ class Logs:
     read: dict[str, int] = field(default_factory=dict)
     splits: Mapping[str, tuple[Path, StreamSchema, tuple[str, ...]]] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
+    _shrunk: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, job: Job, predictor: Predictor, read: Mapping[str, int] | None = None) -> Logs:
@@ -53,8 +54,9 @@ class Logs:
         return tuple(dict.fromkeys((*self.files, *self.splits)))
 
     def new(self) -> dict[str, list[str]]:
-        """The lines that came since, by stream; rows of a table of splits as lines."""
+        """The lines that came since, by stream; rows of a table of splits as lines. With an error nothing was read."""
         found: dict[str, list[str]] = {}
+        read = dict(self.read)
         for stream, (file, schema, attributes) in self.splits.items():
             before, seen = self.read.get(_SPLITS + stream, 0), stream in self._seen
             try:
@@ -67,7 +69,7 @@ class Logs:
             self._seen.add(stream)
             if len(lines) > before:
                 found[stream] = lines[before:]
-                self.read[_SPLITS + stream] = len(lines)
+                read[_SPLITS + stream] = len(lines)
         for stream, file in self.files.items():
             try:
                 data = file.read_bytes() if file.exists() else b""
@@ -75,10 +77,18 @@ class Logs:
                 raise AccentError(f"{file}: cannot read the accents of stream {stream}: {e}") from None
             before = self.read.get(stream, 0)
             whole = len(data) if _ends(data) else data.rfind(b"\n") + 1
+            if len(data) < before and stream not in self._shrunk:
+                self._shrunk.add(stream)
+                _log.warning(
+                    "%s: expected lines to be appended to the accents of stream %s, got %d bytes where %d were read before; "
+                    "nothing is heard of it until it has more than these",
+                    *(file, stream, len(data), before),
+                )
             if whole > before:
                 text = data[before:whole].decode("utf-8", errors="replace").removeprefix("\ufeff")
                 found.setdefault(stream, []).extend(line for line in text.splitlines() if line.strip())
-                self.read[stream] = whole
+                read[stream] = whole
+        self.read = read
         return found
 
 
@@ -106,13 +116,19 @@ class Spool:
     def take(self) -> None:
         """Put what is new into a file; written beside its place and put there whole."""
         with self._busy:
-            for stream, lines in self.logs.new().items():
-                read, splits = self.logs.read.get(stream, 0), self.logs.read.get(_SPLITS + stream, 0)
+            before = self.logs.read
+            found = self.logs.new()
+            reached = self.logs.read
+            self.logs.read = dict(before)  # what is not in its place yet is looked for again
+            for stream, lines in found.items():
+                marks = {one: reached[one] for one in (stream, _SPLITS + stream) if one in reached}
+                read, splits = marks.get(stream, 0), marks.get(_SPLITS + stream, 0)
                 folder = self.folders[stream]
                 name = f"{read:015d}-{splits:09d}.txt" if splits else f"{read:015d}.txt"
                 draft = folder / f".{name}"
                 draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
                 draft.replace(folder / name)
+                self.logs.read |= marks
 
     def watch(self, while_: Callable[[], bool]) -> None:
         """Look every now and then, as long as a job runs."""

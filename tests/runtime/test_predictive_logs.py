@@ -1,0 +1,65 @@
+"""Logs of accents beside a stream: what could not be read or kept is read again, and none of it is lost."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pulse.runtime.predictive_logs import Logs, Spool
+from pulse.runtime.sources import predictor_of
+from pulse.stream.accents import AccentError
+from tests.runtime.test_predictive_accents import LINE, files, the_job, ticks
+
+SPLITS = "symbol,t,ratio\ns1,1970-01-01T00:01:00,4:1\n"
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    files(tmp_path / "in", ticks(10), [])
+    (tmp_path / "splits.csv").write_text(SPLITS, encoding="utf-8")
+    stream = {"accents": "log.jsonl", "splits": "splits.csv"}
+    job = the_job(tmp_path, stream=stream, checkpoint="checkpoint")
+    return Spool.of(job, predictor_of(job))
+
+
+def said(folder: Path) -> list[str]:
+    return [line for one in sorted(folder.glob("[0-9]*")) for line in one.read_text().splitlines()]
+
+
+def test_splits_wait_for_a_log_that_cannot_be_read(tmp_path: Path, spool: Spool) -> None:
+    (tmp_path / "log.jsonl").mkdir()
+    with pytest.raises(AccentError, match=r"log\.jsonl: cannot read the accents of stream S"):
+        spool.take()
+    (tmp_path / "log.jsonl").rmdir()
+    spool.take()
+    assert len(said(spool.folders["S"])) == 2  # of price and size
+
+
+def test_lines_wait_for_a_folder_that_cannot_be_written(tmp_path: Path, spool: Spool) -> None:
+    (tmp_path / "log.jsonl").write_text(f"{LINE}\n", encoding="utf-8")
+    folder = spool.folders["S"]
+    shutil.rmtree(folder)
+    with pytest.raises(OSError, match="No such file"):
+        spool.take()
+    folder.mkdir()
+    spool.take()
+    spool.take()
+    assert said(folder)[-1:] == [LINE]
+    assert len(said(folder)) == 3
+
+
+def test_a_log_that_became_shorter_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(f"{LINE}\n{LINE}\n", encoding="utf-8")
+    logs = Logs({"S": log})
+    assert logs.new() == {"S": [LINE, LINE]}
+    log.write_text(f"{LINE}\n", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        assert (logs.new(), logs.new()) == ({}, {})
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{log}: expected lines to be appended to the accents of stream S, got {len(LINE) + 1} bytes where "
+        f"{2 * len(LINE) + 2} were read before; nothing is heard of it until it has more than these"
+    ]
