@@ -64,8 +64,4 @@ def test_following(benchmark: Any, kind: str, rate: float, contender: str) -> No
         facts={"vessels": len(one.sea.names)} | one.judged[contender].facts | PAPER,
     )
     if isinstance(engine, Predicting):
-        tally = engine.prediction.tally
-        benchmark.extra_info["facts"] |= {
-            "no solving, %": 100.0 * tally.validated / tally.tuples,
-            "violations": float(tally.violations),
-        }
+        benchmark.extra_info["facts"] |= engine.facts

@@ -53,6 +53,16 @@ class Predicting:
         assert self.prediction.now is not None
         self.prediction.advance(self.prediction.now - LATENESS)
 
+    @property
+    def facts(self) -> dict[str, float]:
+        """For the row: how often a tuple failed, and keys were solved."""
+        tally = self.prediction.tally
+        return {
+            "violations": float(tally.violations),
+            "solves": float(tally.solves),
+            "no solving, %": 100.0 * tally.validated / tally.tuples,
+        }
+
 
 class Answering:
     """A query at its rate over segments that come in: closing times are told once, when all keys are known that far."""

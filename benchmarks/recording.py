@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -133,6 +133,7 @@ def record(
     setup: Callable[[], Any] | None = None,
     peak: bool | Callable[[], Any] = False,
     facts: Mapping[str, str | float] | None = None,
+    drawn: Sequence[str] = (),
 ) -> Any:
     """Time ``function`` for one row, and give its last result.
 
@@ -141,7 +142,7 @@ def record(
     a function that judges this one's last result. ``figure`` joins groups in one plot, over ``x`` (named ``x_label``).
     ``setup`` runs before each round, untimed, and may return its ``(args, kwargs)``. With ``peak`` the high-water mark of
     memory of the function (or of the one given there) is measured in a process of its own, as :func:`.processes.peak` can.
-    ``facts`` are further figures, shown beside the row.
+    ``facts`` are further figures, shown beside the row; those named in ``drawn`` have a plot of their own over ``x``.
     """
     if not (math.isfinite(work) and work > 0):
         raise ValueError(f"work is a number of {unit}, above 0; got {work}")
@@ -160,6 +161,7 @@ def record(
         x=None if x is None else float(x),
         x_label=x_label,
         facts={name: _plain(value) for name, value in (facts or {}).items()},
+        drawn=list(drawn),
     )
     if peak:
         measured = peak if callable(peak) else function

@@ -10,7 +10,7 @@ from html import escape
 
 from pulse.benchmarks.report.compare import Comparison
 from pulse.benchmarks.report.dots import dots
-from pulse.benchmarks.report.lines import lines
+from pulse.benchmarks.report.lines import fact_lines, lines
 from pulse.benchmarks.report.marks import Look, looks, mark
 from pulse.benchmarks.report.reading import Crossing, crossings, duels, sentences
 from pulse.benchmarks.report.rows import Row, Run, about, gathered
@@ -122,6 +122,10 @@ def _figures(run: Run) -> Iterator[str]:
         yield _legend(rows, looked)
         yield f'<div class="wide">{lines(rows, looked, here, width=WIDE, height=430)}</div>'
         yield f'<div class="narrow">{lines(rows, looked, here, width=NARROW, height=320)}</div>'
+        for fact in dict.fromkeys(fact for row in rows for fact in row.drawn):
+            yield f'<h4>{escape(fact)}</h4><p class="soft small">Lower is better; what is 0 has no mark.</p>'
+            yield f'<div class="wide">{fact_lines(rows, looked, fact, width=WIDE, height=320)}</div>'
+            yield f'<div class="narrow">{fact_lines(rows, looked, fact, width=NARROW, height=280)}</div>'
         if here:
             yield f"<details><summary>Where lines cross</summary>{_crossed(here)}</details>"
         yield "</section>"

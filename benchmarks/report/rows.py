@@ -34,6 +34,8 @@ class Row:
     x_label: str = ""
     memory: Peak | None = None
     facts: Mapping[str, str | float] = field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
+    """Facts that are plotted over x, beside the throughput."""
 
     @property
     def chapter(self) -> str:
@@ -210,4 +212,5 @@ def row_of(one: Mapping[str, Any]) -> Row | None:
         x_label=told.get("x_label", ""),
         memory=Peak(**told["memory"]) if told.get("memory") else None,
         facts=told.get("facts", {}),
+        drawn=tuple(told.get("drawn", ())),
     )

@@ -13,7 +13,7 @@ body{margin:0;background:var(--ground);color:var(--ink);font:16px/1.55 system-ui
 main{max-width:1080px;margin:0 auto;padding:20px 16px 64px}
 h1{font-size:1.75rem;line-height:1.2;margin:.2em 0 .1em;letter-spacing:-.015em}
 h2{font-size:1.28rem;margin:2.2em 0 .5em;letter-spacing:-.01em;scroll-margin-top:12px}
-h3{font-size:1rem;margin:1.7em 0 .5em}
+h3{font-size:1rem;margin:1.7em 0 .5em}h4{font-size:.95rem;margin:1.4em 4px .2em}
 p{margin:.4em 0}.soft{color:var(--soft)}.small{font-size:.86rem}
 a{color:var(--c0);text-decoration:none}a:hover{text-decoration:underline}
 .tag{display:inline-block;border-radius:99px;padding:.05em .7em;font-size:.8rem;font-weight:600;background:var(--tint);

@@ -8,7 +8,7 @@ import pytest
 from pulse.benchmarks.report.axes import labels, scale
 from pulse.benchmarks.report.compare import compare
 from pulse.benchmarks.report.dots import dots
-from pulse.benchmarks.report.lines import lines
+from pulse.benchmarks.report.lines import fact_lines, lines
 from pulse.benchmarks.report.markdown import markdown
 from pulse.benchmarks.report.marks import looks
 from pulse.benchmarks.report.page import page
@@ -151,6 +151,24 @@ def test_every_point_is_drawn_inside() -> None:
         assert all(0 <= float(x) <= 350 for x in re.findall(r'c?x[12]?="([-\d.]+)"', drawn))
         assert all(0 <= float(y) <= 320 for y in re.findall(r'c?y[12]?="([-\d.]+)"', drawn))
         assert drawn.count('class="tick"') >= 6
+
+
+def test_facts_are_drawn_over_x_where_they_are_above_0() -> None:
+    flat = {"pulse": dict.fromkeys((0.1, 1.0, 20.0), 1e-9), "Numba tuples": {0.1: 1e-9}}
+    told = figure("Fig. 9 iii", flat, drawn=["violations"])
+    for one, violations in zip(told, (4000.0, 30.0, 0.0), strict=False):
+        one["extra_info"]["facts"] = {"violations": violations}
+    found = run_of(run(*told))
+    looked = looks(row.contender for row in found.rows)
+    drawn = fact_lines(found.rows, looked, "violations", width=350, height=280)
+    assert drawn.count('class="mark') == 2
+    assert "violations, logarithmic" in drawn
+    assert "pulse: violations 4,000 at 0.1" in drawn
+    assert all(0 <= float(y) <= 280 for y in re.findall(r'c?y[12]?="([-\d.]+)"', drawn))
+    assert fact_lines(found.rows, looked, "solves", width=350, height=280) == ""
+    assert page(found).count(drawn) == 1
+    assert looked_at(page(found)).open == []
+    assert "<h4>" not in page(run_of(rich()))
 
 
 def test_ratios_are_drawn_where_there_are_two() -> None:
