@@ -89,18 +89,19 @@ def _records(found: Corrections) -> Revisions:
 
 def _likeliest(found: Corrections, model: Model) -> Taken:
     """The way that explains best what the model holds at the instants where ways differ."""
-    schema = found.revisions.schema
+    schema, since = found.revisions.schema, TupleHistory(model).since()
     assert found.tuples is not None
-    first, records = (as_tuples(table, schema) for table in (found.tuples, found.records))
-    old, new = _replaced(found.revisions)
+    units = TupleUnits(model.schema, model.accents)
+    every = found.tuples, *_replaced(found.revisions), found.records
+    first, old, new, records = (
+        _kept(units.undone(as_tuples(table, schema)), schema, since) for table in every
+    )
     asked = pa.concat_tables([old, records])
     if not asked.num_rows:
-        return FIRST  # all ways are one
+        return FIRST  # all ways are one, as far as tuples are kept
     near = np.isin(_times(first, schema), _times(asked, schema))
-    held = _held(model, asked)
-    units = TupleUnits(model.schema, model.accents)
-    tables = [units.undone(one) for one in (first.filter(pa.array(near)), old, new, records)]
-    codes = row_codes(pa.concat_tables([*tables, held]).combine_chunks())
+    tables = [first.filter(pa.array(near)), old, new, records]
+    codes = row_codes(pa.concat_tables([*tables, _held(model, asked)]).combine_chunks())
     cuts = np.cumsum([table.num_rows for table in tables])
     of_first, of_old, of_new, of_records, there = (Counter(one.tolist()) for one in np.split(codes, cuts))
     shown = of_first - of_old + of_new
@@ -116,14 +117,16 @@ def _replaced(revisions: Revisions) -> tuple[pa.Table, pa.Table]:
 
 
 def _held(model: Model, rows: pa.Table) -> pa.Table:
-    """The model's tuples at the instants of these rows, as far back as it keeps them; in the units of the stream's start."""
-    history, schema = TupleHistory(model), model.schema
+    """The model's tuples at the instants of these rows; all in the units of the stream's start."""
+    schema = model.schema
     keys = tuple(rows.column(name).combine_chunks() for name in schema.key_names)
     regions = Regions.of_instants(keys, _times(rows, schema))
-    since = history.since()
-    if since is not None:
-        regions = regions.take(np.flatnonzero(regions.start >= since))
-    return as_tuples(history.read(regions, neighbours=0), schema)
+    return as_tuples(TupleHistory(model).read(regions, neighbours=0), schema)
+
+
+def _kept(rows: pa.Table, schema: StreamSchema, since: int | None) -> pa.Table:
+    """The rows of the time of which a model keeps tuples: those before tell nothing of how it was fitted."""
+    return rows if since is None else rows.filter(pa.array(_times(rows, schema) >= since))
 
 
 def _times(rows: pa.Table, schema: StreamSchema) -> IntArray:

@@ -201,6 +201,18 @@ def test_a_clock_of_its_own_is_that_of_the_fit(tmp_path: Path) -> None:
     assert len(held(outcome.model)) == len(STAND)
 
 
+def test_what_is_older_than_the_tuples_kept_does_not_tell_how_a_file_was_fitted(tmp_path: Path) -> None:
+    """Most records are of before: the one that is kept as a trade is deleted all the same."""
+    trades: list[Trade] = [(t, 10 + t, 8) for t in range(1, 6)]
+    trades += [(10 + t, 10 + t, 10) for t in range(1, 6)]
+    trades += [(100, 20, 0), (101, 99, 8), (102, 21, 0), (103, 99, 10), (105, 22, 0)]
+    table = written(tmp_path, trades)
+    model = LOCAL.fit(table, out=tmp_path / "model", keep_tuples="10 s", **ASKED)
+    outcome = LOCAL.revise(model, str(tmp_path / "trades.parquet"), reader="taq", keep=True)
+    assert outcome.counts["deleted"] == 2
+    assert outcome.counts["aside"] == 10
+
+
 @st.composite
 def tapes(draw: st.DrawFn) -> list[Trade]:
     """Trades, some withdrawn or corrected later by records that may fall together with other trades."""
