@@ -58,10 +58,11 @@ def read_splits(
 
 @dataclass(frozen=True)
 class SplitRow:
-    """A row of a table of splits: its accents, or what is wrong with it."""
+    """A row of a table of splits: its accents, as many as a split alters attributes, or what is wrong with it."""
 
     line: str
     text: str
+    altered: int
     accents: tuple[Accent, ...] = ()
     wrong: MalformedRowError | None = None
 
@@ -92,11 +93,11 @@ def split_rows(
         try:
             at, key, ratio = _row(row, schema, line)
         except MalformedRowError as e:
-            found.append(SplitRow(line, text, wrong=e))
+            found.append(SplitRow(line, text, len(chosen), wrong=e))
             continue
         altered = (AlterData(name, Affine(1 / ratio if price else ratio)) for name, price in chosen.items())
         accents = (Accent.of(Description.where(**key), one, position=at) for one in altered)
-        found.append(SplitRow(line, text, tuple(accents)))
+        found.append(SplitRow(line, text, len(chosen), tuple(accents)))
     return found
 
 

@@ -67,6 +67,7 @@ class Logs:
                 _log.warning("splits: %s; the job goes on, and looks again", e)
                 continue
             self._seen.add(stream)
+            self._tell_shorter(_SPLITS + stream, file, len(lines), before, "alterations")
             if len(lines) > before:
                 found[stream] = lines[before:]
                 read[_SPLITS + stream] = len(lines)
@@ -77,19 +78,23 @@ class Logs:
                 raise AccentError(f"{file}: cannot read the accents of stream {stream}: {e}") from None
             before = self.read.get(stream, 0)
             whole = len(data) if _ends(data) else data.rfind(b"\n") + 1
-            if len(data) < before and stream not in self._shrunk:
-                self._shrunk.add(stream)
-                _log.warning(
-                    "%s: expected lines to be appended to the accents of stream %s, got %d bytes where %d were read before; "
-                    "nothing is heard of it until it has more than these",
-                    *(file, stream, len(data), before),
-                )
+            self._tell_shorter(stream, file, len(data), before, "bytes")
             if whole > before:
                 text = data[before:whole].decode("utf-8", errors="replace").removeprefix("\ufeff")
                 found.setdefault(stream, []).extend(line for line in text.splitlines() if line.strip())
                 read[stream] = whole
         self.read = read
         return found
+
+    def _tell_shorter(self, mark: str, file: Path, count: int, before: int, what: str) -> None:
+        """Say once that less is there than was read."""
+        if count < before and mark not in self._shrunk:
+            self._shrunk.add(mark)
+            _log.warning(
+                "%s: expected accents to be appended, got %d %s where %d were read before; nothing more is heard of it until "
+                "it is longer than that",
+                *(file, count, what, before),
+            )
 
 
 @dataclass
@@ -158,6 +163,9 @@ def _split_lines(
             raise row.wrong
         if row.wrong is not None:
             lines.append(f"split {row.text}: {row.wrong}".replace("\n", " "))
+            lines.extend(
+                ["#"] * (row.altered - 1)
+            )  # as many as if it were one: rows after it stay where they are
         lines.extend(json.dumps(one.to_json()) for one in row.accents)
     return lines
 

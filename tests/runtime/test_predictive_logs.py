@@ -60,6 +60,21 @@ def test_a_log_that_became_shorter_is_told_once(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         assert (logs.new(), logs.new()) == ({}, {})
     assert [one.getMessage() for one in caplog.records] == [
-        f"{log}: expected lines to be appended to the accents of stream S, got {len(LINE) + 1} bytes where "
-        f"{2 * len(LINE) + 2} were read before; nothing is heard of it until it has more than these"
+        f"{log}: expected accents to be appended, got {len(LINE) + 1} bytes where {2 * len(LINE) + 2} were read before; "
+        "nothing more is heard of it until it is longer than that"
     ]
+
+
+def test_a_bad_row_of_splits_that_is_corrected_in_its_place_is_not_heard_by_half(
+    tmp_path: Path, spool: Spool
+) -> None:
+    table, folder = tmp_path / "splits.csv", spool.folders["S"]
+    spool.take()
+    table.write_text(f"{SPLITS}s2,1970-01-01T00:01:00,much\n", encoding="utf-8")
+    spool.take()
+    table.write_text(f"{SPLITS}s2,1970-01-01T00:01:00,2:1\n", encoding="utf-8")
+    spool.take()
+    assert [line[:9] for line in said(folder)[2:]] == ["split s2,", "#"]
+    table.write_text(f"{SPLITS}s2,1970-01-01T00:01:00,2:1\ns2,1970-01-01T00:01:00,2:1\n", encoding="utf-8")
+    spool.take()
+    assert ["size" in line for line in said(folder)[4:]] == [False, True]
