@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pymeos_cffi as meos
 import shapely
 
 from pulse.benchmarks.peers.questions import SECOND, Near
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from pulse.core.arrays import FloatArray, IntArray
 
 _ITS_EPOCH = 946_684_800 * SECOND  # 2000-01-01, after ours
 _PIECE = 16  # reports: the best found between 8 and all

@@ -5,19 +5,14 @@ Positions lie in arrays ``(instants, vessels)``, not a number where a vessel is 
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from pulse.benchmarks.peers.compiled import compiled
 
 _SQUARES = 1 << 12
 
 
-def _compiled(function: Any) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-
-
-@_compiled
+@compiled
 def positions(begin, t, x, y, vessels, grid, gap, first, out_x, out_y):
     """Where each of ``vessels``, a range, is at the instants ``first · grid`` on: on straight lines between its reports.
 
@@ -37,7 +32,7 @@ def positions(begin, t, x, y, vessels, grid, gap, first, out_x, out_y):
                 k += 1
 
 
-@_compiled
+@compiled
 def close_pairs(x, y, first, reach):
     """Arrays a, b, k: vessels ``a < b`` nearer than ``reach`` at each instant, of which row 0 is ``first``."""
     instants, vessels = x.shape
@@ -73,13 +68,13 @@ def close_pairs(x, y, first, reach):
     return found[:m, 0].copy(), found[:m, 1].copy(), found[:m, 2].copy()
 
 
-@_compiled
+@compiled
 def _square(cx, cy):
     h = cx * 73856093 ^ cy * 19349663
     return (h ^ (h >> 15)) & (_SQUARES - 1)
 
 
-@_compiled
+@compiled
 def mean_distances(codes, x, y, n, reach):
     """Arrays a, b, k, mean: where the mean of the distances over the last ``n`` steps, by trapezoids, is below ``reach``.
 

@@ -14,24 +14,18 @@ Results are whole: all columns of selected tuples, or of both tuples of a pair. 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.workload import Tuples
 from pulse.core.arrays import FloatArray, IntArray
-
-
-def _compiled(function: Any) -> Any:
-    """Kept on disk beside the source: a benchmark does not time compiling, but nobody likes to wait for it."""
-    return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-
 
 # -- filter -----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _above(key, t, x, y, vx, vy, level):
     """Two passes: a first that only counts reads one column, and spares the second all guessing of room."""
     n = x.shape[0]
@@ -71,7 +65,7 @@ class Windows(NamedTuple):
     value: FloatArray
 
 
-@_compiled
+@compiled
 def _open_windows(key, t, x, keys, size, advance):
     windows = size // advance
     low = np.full((keys, windows), np.inf)
@@ -99,7 +93,7 @@ def _open_windows(key, t, x, keys, size, advance):
     return found[0][:m], found[1][:m], found[2][:m]
 
 
-@_compiled
+@compiled
 def _deque(key, t, x, keys, size, advance, most):
     """``most``: tuples of one key in a window at most, a power of two."""
     at = np.empty((keys, most), np.int64)
@@ -131,7 +125,7 @@ def _deque(key, t, x, keys, size, advance, most):
     return found[0][:m], found[1][:m], found[2][:m]
 
 
-@_compiled
+@compiled
 def _panes(key, t, x, keys, size, advance):
     windows = size // advance
     panes = np.full((keys, windows), np.inf)
@@ -206,14 +200,14 @@ class Pairs(NamedTuple):
     right: Tuples
 
 
-@_compiled
+@compiled
 def _doubled(pairs):
     larger = np.empty((2 * pairs.shape[0], 2), np.int64)
     larger[: pairs.shape[0]] = pairs
     return larger
 
 
-@_compiled
+@compiled
 def _nested_loops(t, x, y, t_other, x_other, y_other, window, reach):
     """Each tuple with the other stream's of up to ``window`` before; of equal instants the left stream's comes first."""
     n, n_other = t.shape[0], t_other.shape[0]
@@ -250,13 +244,13 @@ def _nested_loops(t, x, y, t_other, x_other, y_other, window, reach):
     return pairs[:m]
 
 
-@_compiled
+@compiled
 def _square(cx, cy, mask):
     h = cx * 73856093 ^ cy * 19349663
     return (h ^ (h >> 15)) & mask
 
 
-@_compiled
+@compiled
 def _around(i, x, y, x_other, y_other, heads, before, oldest, reach, swapped, pairs, m):
     """Add the pairs of tuple ``i`` with the other stream's from ``oldest`` on in the nine squares around it.
 
@@ -280,7 +274,7 @@ def _around(i, x, y, x_other, y_other, heads, before, oldest, reach, swapped, pa
     return m
 
 
-@_compiled
+@compiled
 def _grid(t, x, y, t_other, x_other, y_other, window, reach, squares):
     n, n_other = t.shape[0], t_other.shape[0]
     heads, heads_other = np.full(squares, -1, np.int64), np.full(squares, -1, np.int64)
@@ -318,7 +312,7 @@ def _grid(t, x, y, t_other, x_other, y_other, window, reach, squares):
     return pairs[:m]
 
 
-@_compiled
+@compiled
 def _taken(key, t, x, y, vx, vy, pairs, side):
     n = pairs.shape[0]
     found = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n), np.empty(n)

@@ -22,17 +22,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.peers.numba_pairs import close_pairs, mean_distances, positions
 from pulse.benchmarks.peers.questions import SECOND, Above, Following, Macd, Minimum, Near
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from pulse.core.arrays import FloatArray, IntArray
 
 
 class Sorted(NamedTuple):
@@ -44,11 +41,7 @@ class Sorted(NamedTuple):
     values: tuple[FloatArray, ...]
 
 
-def _compiled(function: Any) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-
-
-@_compiled
+@compiled
 def _order(codes, keys):
     """Offsets of the keys' rows, and for each place the row that belongs there: stable."""
     begin = np.zeros(keys + 1, np.int64)
@@ -64,7 +57,7 @@ def _order(codes, keys):
     return begin, rows
 
 
-@_compiled
+@compiled
 def _room(begin, t, first, last, grid):
     """At most so many instants of the grid lie in these keys' times."""
     room = 0
@@ -74,7 +67,7 @@ def _room(begin, t, first, last, grid):
     return room
 
 
-@_compiled
+@compiled
 def _macd(begin, t, price, first, last, grid, short, long, level):
     """``short`` and ``long`` in steps of the grid."""
     room = _room(begin, t, first, last, grid)
@@ -104,7 +97,7 @@ def _macd(begin, t, price, first, last, grid, short, long, level):
     return keys[:m], times[:m], found[:m]
 
 
-@_compiled
+@compiled
 def _sweep(begin, t, price, first, last, grid, shorts, longs):
     """Per variant: how often the difference is above 0, its sum, the least and the greatest."""
     variants = shorts.shape[0]
@@ -140,7 +133,7 @@ def _sweep(begin, t, price, first, last, grid, shorts, longs):
     return n, total, low, high
 
 
-@_compiled
+@compiled
 def _minimum(begin, t, price, first, last, width, panes):
     room = _room(begin, t, first, last, width)
     keys, times, found = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room)
@@ -178,7 +171,7 @@ def _minimum(begin, t, price, first, last, width, panes):
     return keys[:m], times[:m], found[:m]
 
 
-@_compiled
+@compiled
 def _above(begin, t, price, first, last, grid, level):
     room = _room(begin, t, first, last, grid)
     keys, times, found = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room)

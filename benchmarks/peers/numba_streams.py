@@ -15,11 +15,11 @@ of :mod:`.questions`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.peers.questions import SECOND, Following, Macd, Minimum
 from pulse.core.arrays import FloatArray, IntArray
 
@@ -27,10 +27,6 @@ EQUAL = 1e-9
 """Averages no further apart are equal but for rounding: prices are whole cents, and times whole milliseconds."""
 _NEVER = -(1 << 62)
 _RING = 128  # places that are kept of a vessel: those of a window, and of the longest silence
-
-
-def _compiled(function: Any) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
 
 
 class Told(NamedTuple):
@@ -50,7 +46,7 @@ class Pairs(NamedTuple):
     value: FloatArray
 
 
-@_compiled
+@compiled
 def _closings(key, t, last, advance):
     """How many multiples of the advance lie between the tuples of a key, ends included: no batch tells more."""
     newest = last.copy()
@@ -66,7 +62,7 @@ def _closings(key, t, last, advance):
 # -- the smallest value of a sliding window ----------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _lowest(key, t, x, last, closing, complete, low, place, panes, size, advance, room):
     """``panes`` (keys, windows) hold the minima of panes, ``low`` (keys,) that of the pane under way."""
     windows = size // advance
@@ -94,7 +90,7 @@ def _lowest(key, t, x, last, closing, complete, low, place, panes, size, advance
     return found[0][:m], found[1][:m], found[2][:m]
 
 
-@_compiled
+@compiled
 def _lowered(key, t, x, last, closing, complete, place, windows_low, size, advance, room):
     """``windows_low`` (keys, windows): of the windows that are open."""
     windows = size // advance
@@ -146,7 +142,7 @@ class StreamMinimum:
 # -- MACD ---------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _by_integrals(key, t, price, last, held, area, following, known, ring, short, long, advance, room):
     """``ring[g, k % (long + 1)]`` is the integral of a key's price up to the multiple ``k``, in seconds."""
     around = long + 1
@@ -177,7 +173,7 @@ def _by_integrals(key, t, price, last, held, area, following, known, ring, short
     return found[0][:m], found[1][:m], found[2][:m]
 
 
-@_compiled
+@compiled
 def _by_windows(key, t, price, last, held, following, first, sums, short, long, advance, room):
     """``sums[g]``: the integrals of the short windows that are open, then of the long ones, each at ``k % count``."""
     found = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
@@ -238,7 +234,7 @@ class StreamMacd:
 # -- following ----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _mean(places, at, a, b, k, size):
     """Of the distance over the ``size`` steps up to ``k``, by the trapezoidal rule; below zero where a place is missing."""
     total = 0.0
@@ -252,7 +248,7 @@ def _mean(places, at, a, b, k, size):
     return total / size
 
 
-@_compiled
+@compiled
 def _placed(g, k, x, y, places, at, near, size, reach, pairs, means, m):
     """A vessel's place at step ``k``: held against all others that have one there."""
     slot = k & (_RING - 1)
@@ -276,7 +272,7 @@ def _placed(g, k, x, y, places, at, near, size, reach, pairs, means, m):
     return pairs, means, m
 
 
-@_compiled
+@compiled
 def _followed(key, t, x, y, last, held, places, at, near, size, advance, gap, reach):
     """``held`` (keys, 2): the newest report; ``near[a, b]``: the last step at which they were within reach."""
     pairs, means = np.empty((1024, 3), np.int64), np.empty(1024)
