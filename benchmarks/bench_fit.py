@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +21,7 @@ import pytest
 
 from pulse.benchmarks.cores import on_cores
 from pulse.benchmarks.keogh import segments as keogh_segments
+from pulse.benchmarks.processes import descendants, resident
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
 from pulse.datasets.generators import generate
@@ -285,14 +285,13 @@ def test_spark_memory(benchmark: Any, tmp_path: Path, rows: int) -> None:
 
 
 def _workers_high_water(done: threading.Event) -> int:
-    """The largest resident size any of Spark's Python workers had until ``done``."""
+    """The largest resident size any of this process's Python workers on Spark had until ``done``."""
     high = 0
     while not done.wait(0.1):
-        for process in Path("/proc").glob("[0-9]*"):
+        for process in descendants(os.getpid()):
             with contextlib.suppress(OSError):  # it may end while it is looked at
-                if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                    mark = re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text())
-                    high = max(high, int(mark[1]) * 1024 if mark else 0)
+                if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    high = max(high, resident(process, most=True))
     return high
 
 
