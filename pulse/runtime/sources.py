@@ -7,6 +7,7 @@ elsewhere is put in the order of its times. Both engines read files in the same 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from pulse.stream.state import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 ORDER = ("_place", "_modified", "_origin", "_block")
 """Columns beside the tuples' own: the bucket, and what tells the order of arrival."""
@@ -85,6 +88,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
             except DeclaredKeysError as e:
                 raise JobError(f"{job.where}, [streams.{name}], 'keys': expected {e}") from None
             absent = absent_of(one, columns)
+            _tell_absent(one, absent, columns, where=job.where)
             policy = Policy.of(one.policy)
             hears[name] = Hears.of(
                 made, name, one.accent_column, policy, columns.names, absent=absent, domain=domain
@@ -100,6 +104,17 @@ def absent_of(stream: StreamJob, columns: pa.Schema) -> tuple[str, ...]:
         return ()
     added = stream.adds or ()
     return tuple(name for name in stream.model if name in added or name not in columns.names)
+
+
+def _tell_absent(stream: StreamJob, absent: tuple[str, ...], columns: pa.Schema, *, where: str) -> None:
+    """Say of what is missing without having been announced that it is waited for: it may as well be a slip."""
+    for name in absent:
+        if name not in (stream.adds or ()):
+            _log.warning(
+                "%s, [streams.%s], 'model': expected attributes among the columns %s, got '%s'; it is taken to come by an accent "
+                "(add), and queries that read it leave all rows out until then; name it in 'adds' if that is meant",
+                *(where, stream.name, ", ".join(columns.names), name),
+            )
 
 
 def _with_absent(stream: StreamJob, columns: pa.Schema) -> pa.Schema:

@@ -391,7 +391,9 @@ def test_what_is_not_there_yet_cannot_be_changed(predictors: dict[str, Predictor
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_files_without_a_column_until_an_accent_adds_it(tmp_path: Path, declared: bool) -> None:
+def test_files_without_a_column_until_an_accent_adds_it(
+    tmp_path: Path, declared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """In process, with a restart between the accent and its data; the first file tells what is not there, or the job does."""
     data = ticks(60)
     first, second = data.slice(0, 90).drop_columns(["size"]), data.slice(90)
@@ -402,6 +404,8 @@ def test_files_without_a_column_until_an_accent_adds_it(tmp_path: Path, declared
         del more["adds"], more["columns"]
     job = the_job(tmp_path, BOTH, stream=more, checkpoint="checkpoint")
     assert run_local(job).tally.aside == 0
+    slips = [one.getMessage() for one in caplog.records if "got 'size'" in one.getMessage()]
+    assert ["name it in 'adds'" in one for one in slips] == [True] * (not declared)
     (tmp_path / "log.jsonl").write_text(f"{format_instant(at(30))} [[true, add(size)]]\n")
     run_local(job)
     arrive_after(tmp_path / "in", second)
