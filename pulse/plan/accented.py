@@ -295,12 +295,11 @@ def accented(
             out = root.push(name, control, verdicts)
         except _Abort as e:
             fates.append(Fate(name, control, tuple(verdicts or ()), aborts=str(e)))
-            reason = f"query: ends at {format_instant(control.position)}: {e}; what it gave for earlier times stays"
             return Accented(
                 plan.columns.time,
                 tuple(passed),
                 aborted_at=control.position,
-                reason=reason,
+                reason=ended(control, str(e)),
                 fates=tuple(fates),
             )
         if told:
@@ -345,20 +344,18 @@ def _straight(
         said = control.description
         key = name, control.attribute, control.primitive.alpha, said.attributes
         if key not in routes:
-            routes[key] = _route(plan, *key, mode)
-        route = routes[key]
-        if route is None:
+            routes[key] = route(plan, *key, mode)
+        way = routes[key]
+        if way is None:
             return None
-        found += [
-            (out, Alteration(control.position, described(said, names), map)) for out, map, names in route
-        ]
+        found += [(out, Alteration(control.position, described(said, names), map)) for out, map, names in way]
     return tuple(found)
 
 
-def _route(
-    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode
+def route(
+    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode = "accumulate"
 ) -> _Route | None:
-    """The route of one kind of alteration, or None where it depends on more."""
+    """What alter data of one kind becomes, if it passes the plan as it is whatever came before; ``said``: what it compares."""
     marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(said))}
     probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
     root = _build(plan, {}, mode)
@@ -414,14 +411,9 @@ class Operators:
         try:
             return tuple(self._root.push(stream, control, None)), ""
         except _Abort as e:
-            return (
-                (),
-                f"query: ends at {format_instant(control.position)}: {e}; what it gave for earlier times stays",
-            )
+            return (), ended(control, str(e))
 
 
-def route(
-    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode = "accumulate"
-) -> _Route | None:
-    """What alter data of one kind becomes, if it passes the plan as it is whatever came before; ``said``: what it compares."""
-    return _route(plan, stream, attribute, alpha, said, mode)
+def ended(control: Control, why: str) -> str:
+    """The reason of a query that ends at a control."""
+    return f"query: ends at {format_instant(control.position)}: {why}; what it gave for earlier times stays"

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulse.core.time import format_instant
 from pulse.operators.alter import Alter, Cease
-from pulse.plan.accented import Operators, route
+from pulse.plan.accented import Operators, ended, route
 from pulse.plan.derived import described
 from pulse.plan.nodes import Node
 from pulse.runtime.accents import Restating
@@ -210,8 +209,3 @@ class Through:
                 turns, map = self.ends, Affine("1/2") if added else Affine(2)
             change = Alteration(one.position, one.description, map)
             turns.setdefault(one.attribute, Turns()).add([change])
-
-
-def ended(control: Control, why: str) -> str:
-    """The reason of a query that ends at a control."""
-    return f"query: ends at {format_instant(control.position)}: {why}; what it gave for earlier times stays"
