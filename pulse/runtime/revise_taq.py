@@ -92,6 +92,7 @@ def _likeliest(found: Corrections, model: Model) -> Taken:
     schema, since = found.revisions.schema, TupleHistory(model).since()
     assert found.tuples is not None
     units = TupleUnits(model.schema, model.accents)
+    units.check(str(model.path))
     every = found.tuples, *_replaced(found.revisions), found.records
     first, old, new, records = (
         _kept(units.undone(as_tuples(table, schema)), schema, since) for table in every

@@ -20,6 +20,7 @@ from pulse.datasets.taq_codes import RECORD, WITHDRAWN
 from pulse.datasets.taq_monthly import TaqMonthly
 from pulse.store.history import TupleHistory
 from pulse.store.model import Model
+from pulse.stream.log import UnsupportedAccentError
 from tests.runtime.revising import wrong
 
 LOCAL = pulse.Session(engine="local")
@@ -211,6 +212,14 @@ def test_what_is_older_than_the_tuples_kept_does_not_tell_how_a_file_was_fitted(
     outcome = LOCAL.revise(model, str(tmp_path / "trades.parquet"), reader="taq", keep=True)
     assert outcome.counts["deleted"] == 2
     assert outcome.counts["aside"] == 10
+
+
+def test_accents_on_what_the_model_does_not_keep_are_refused_by_name(tmp_path: Path) -> None:
+    table, log = written(tmp_path, TRADES), tmp_path / "accents.log"
+    log.write_text("1970-01-01 [[exchange = 'N', alter(price, y / 4)]]\n")
+    model = LOCAL.fit(table, out=tmp_path / "model", keep_tuples="all", accents=log, **ASKED)
+    with pytest.raises(UnsupportedAccentError, match=r"tell tuples apart by 'exchange'.* --keep exchange"):
+        LOCAL.revise(model, str(tmp_path / "trades.parquet"), reader="taq")
 
 
 @st.composite
