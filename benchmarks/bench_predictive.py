@@ -22,6 +22,7 @@ import pytest
 
 from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
+from pulse.benchmarks.peers.duckdb_streams import DuckAbove, DuckMacd
 from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.prediction_checks import held_as_answer, held_at_tuples
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
@@ -314,7 +315,8 @@ MACD = """select symbol, S.ap - L.ap as diff from
     (select symbol, avg(price) as ap from stream S[size 10 advance 2]) as S
     join (select symbol, avg(price) as ap from stream S[size 60 advance 2]) as L
     on (S.Symbol = L.Symbol) where S.ap > L.ap"""
-ABOVE = "select symbol, price from S where price > 60"
+LEVEL = 60.0
+ABOVE = f"select symbol, price from S where price > {LEVEL:g}"
 QUERIES = {"macd": MACD, "filter": ABOVE}
 STREAMED = sizes(100_000, 1_000_000)
 BATCHES = sizes((1_000, 20_000), (100, 1_000, 20_000))
@@ -349,42 +351,9 @@ class Standing:
         return changes
 
 
-class Recomputed:
-    """The same over tuples in DuckDB. For MACD each batch joins what its windows still need of the tuples before, and the
-    averages over time are computed anew; closing times up to a key's newest tuple are told once. The filter needs no past."""
-
-    def __init__(self, name: str, _: str) -> None:
-        self.peer, self.name, self.answers = DuckDB(load=True), name, list[pa.Table]()
-        self.peer.connection.execute("set threads = 1")
-        self._run("create table kept (symbol varchar, t bigint, price double, r bigint)")
-        self._run("create table known (symbol varchar, upto bigint)")
-        self.rows = 0
-
-    def _run(self, text: str) -> Any:
-        return self.peer.connection.execute(text)
-
-    def _answer(self, text: str) -> pa.Table:
-        self.answers.append(self.peer.connection.sql(text).to_arrow_table())
-        return self.answers[-1]
-
-    def push(self, table: pa.Table) -> Any:
-        self.peer.connection.register("batch", table)
-        if self.name == "filter":
-            return self._answer("select symbol, t, price from batch where price > 60")
-        self._run(f"""
-            create or replace table ticks as from kept union all
-                select symbol::varchar, epoch_us(t), price, {self.rows} + row_number() over () from batch
-            order by symbol, r""")
-        self.rows += table.num_rows
-        told = self._answer(f"""
-            select a.* from ({self.peer.macd_sql(Macd())}) a left join known using (symbol)
-            where upto is null or epoch_us(a.t) > upto""")
-        self._run("create or replace table known as select symbol, max(t) as upto from ticks group by symbol")
-        self._run("""
-            create or replace table kept as select symbol, t, price, r from (
-                select *, lead(t) over (partition by symbol order by r) as nxt from ticks) join known using (symbol)
-            where nxt is null or nxt >= upto - 64000000""")
-        return told
+def recomputed(name: str, _: str) -> Any:
+    """The same over tuples in DuckDB: of MACD each batch computes anew what its windows still need of the tuples before."""
+    return DuckMacd() if name == "macd" else DuckAbove(LEVEL)
 
 
 def streamed(maker: Callable[[], Any], parts: list[pa.Table], latencies: list[float]) -> Any:
@@ -410,8 +379,8 @@ class Stream:
 
     def judge(self, name: str, contender: str, running: Any) -> Accuracy:
         """Pulse's answer by a run that forgets nothing, DuckDB's by what it told."""
-        if isinstance(running, Recomputed):
-            return self._told(name, pa.concat_tables(running.answers))
+        if contender == RECOMPUTED:
+            return self._told(name, running.told)
         ending = ENDINGS[name] if contender == BOUND else ""
         query = parse(f"{QUERIES[name]} {ending}", {"S": ticks().schema}).bind({})
         macd = name == "macd"
@@ -419,16 +388,16 @@ class Stream:
             query,
             lambda asked: predictor_of(name, ending, asked),
             [{"S": part} for part in self.parts],
-            self.exact.macd(Macd()) if macd else self.exact.above(Above(level=60.0)),
+            self.exact.macd(Macd()) if macd else self.exact.above(Above(level=LEVEL)),
             every=(2 if macd else 1) * 1_000_000,
             value="diff" if macd else "price",
-            level=0.0 if macd else 60.0,
+            level=0.0 if macd else LEVEL,
             slack=1e-6,
         )
 
     def _told(self, name: str, answer: pa.Table) -> Accuracy:
         if name == "filter":
-            expected = self.table.filter(pc.greater(self.table["price"], 60))
+            expected = self.table.filter(pc.greater(self.table["price"], LEVEL))
             for column, type_ in (("symbol", pa.string()), ("t", pa.int64()), ("price", pa.float64())):
                 mine, theirs = (one[column].cast(type_).combine_chunks() for one in (expected, answer))
                 assert theirs.equals(mine), column
@@ -442,7 +411,7 @@ class Stream:
 def test_queries(benchmark: Any, tmp_path: Path, name: str, size: int, contender: str) -> None:
     stream, latencies = Stream(tmp_path, size), list[float]()
     ending = ENDINGS[name] if contender == BOUND else ""
-    maker = partial(Recomputed if contender == RECOMPUTED else Standing, name, ending)
+    maker = partial(recomputed if contender == RECOMPUTED else Standing, name, ending)
     running = record(
         benchmark,
         lambda: streamed(maker, stream.parts, latencies),

@@ -1,7 +1,7 @@
 """DuckDB on a stream, batch by batch on one core: each joins what windows still need of the tuples before it.
 
-What was told is not told again. ``minimum`` keeps panes, of which only the newest are worked on; ``macd`` and ``following`` keep
-tuples, and compute anew what their windows reach over, with the queries of :mod:`.duckdb_peer`.
+What was told is not told again. ``above`` keeps nothing, ``minimum`` keeps panes, of which only the newest are worked on;
+``macd`` and ``following`` keep tuples, and compute anew what their windows reach over, with the queries of :mod:`.duckdb_peer`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,19 @@ class _Stream:
     def told(self) -> pa.Table:
         """All answers."""
         return pa.concat_tables(self.answers)
+
+
+class DuckAbove(_Stream):
+    """Columns symbol, t, price: the tuples above a level, for which no past is needed."""
+
+    def __init__(self, level: float) -> None:
+        super().__init__()
+        self.level = level
+
+    def push(self, batch: pa.Table) -> None:
+        """Columns symbol, t, price."""
+        self.peer.connection.register("batch", batch)
+        self._answer(f"select symbol, t, price from batch where price > {self.level!r}")
 
 
 class DuckMinimum(_Stream):
