@@ -24,7 +24,7 @@ from pulse.benchmarks.peers.questions import SECOND, Macd
 from pulse.benchmarks.recording import BY_HAND, OURS, SEED
 from pulse.benchmarks.replay import Engine
 from pulse.benchmarks.replay_checks import Judged, Known, compared, cuts, in_batches, judged, predicted
-from pulse.benchmarks.violations import DATA, TRADES
+from pulse.benchmarks.violations import DATA, RECORDED, TRADES
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.generators import frame
 from pulse.language import parse
@@ -32,7 +32,7 @@ from pulse.operators.fit_spec import FitSpec
 from pulse.operators.predict import PredictSpec
 from pulse.runtime.predictor import Predictor
 
-FILE = DATA / "trades_us_equities_20131007_09.parquet"
+FILE = DATA / f"{RECORDED['trades']}.parquet"
 SYMBOLS, RATE = 500, 100.0  # of generated trades: a second, of all symbols
 SIZE = Macd().long * SECOND
 WARM = SIZE + 4 * SECOND  # of the trades' own time, before the clock starts
