@@ -12,8 +12,8 @@ import subprocess, sys
 from pulse.runtime.chatter import drain, without_chatter
 with without_chatter():
     child = subprocess.Popen([sys.executable, "-c", {child!r}])
-    print("meanwhile", file=sys.stderr)
-print("ours", file=sys.stderr, flush=True)
+    sys.stderr.write("meanwhile\\n")  # in one piece: print writes the end of a line by itself
+sys.stderr.write("ours\\n")
 child.wait()
 drain()
 """
