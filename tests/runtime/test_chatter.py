@@ -11,14 +11,15 @@ STARTS_A_PROCESS = """
 import subprocess, sys
 from pulse.runtime.chatter import drain, without_chatter
 with without_chatter():
-    child = subprocess.Popen([sys.executable, "-c", {child!r}])
+    child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE)
     sys.stderr.write("meanwhile\\n")  # in one piece: print writes the end of a line by itself
 sys.stderr.write("ours\\n")
-child.wait()
+child.communicate()
 drain()
 """
 CHILD = """
 import sys
+sys.stdin.read()
 for line in ("Starting Streaming TransformWithStateInPandas Python worker.", "", "ERROR it is broken", "",
              "Streaming TransformWithStateInPandas Python worker Completed execution of UDF: x.", "", "no end of line"):
     sys.stderr.write(line + ("" if line.startswith("no end") else chr(10)))
