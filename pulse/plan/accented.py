@@ -398,8 +398,9 @@ class Operators:
         state: tuple[object, ...] | None = None,
     ) -> None:
         self._root = _build(plan, domains or {}, mode)
-        for one, known in zip(_operators(self._root), state or (), strict=False):
-            one.recall(known)
+        if state is not None:
+            for one, known in zip(_operators(self._root), state, strict=True):  # of another plan: an error
+                one.recall(known)
 
     @property
     def state(self) -> tuple[object, ...]:

@@ -42,14 +42,9 @@ def of_line(line: str, time: str, last: int) -> Control | None:
         return _punctuation(text, last, time)
     instant, bracket, rest = text.partition("[")
     if bracket and not text.startswith("{"):
-        found = _named(bracket + rest, time)
-        if found is not None:
-            try:
-                at = _instant(instant.strip())
-            except (TimestampError, TypeError, ValueError):
-                pass  # which is said below, with the line
-            else:
-                return Accent(position=at, description=found[0], primitive=found[1])
+        found, at = _named(bracket + rest, time), _instant_or_none(instant.strip())
+        if found is not None and at is not None:
+            return Accent(position=at, description=found[0], primitive=found[1])
     try:
         (control,) = AccentLog.parse([text], where="log", times=[time]).controls
     except AccentError as e:  # which line of the log it is nobody knows here
@@ -100,11 +95,14 @@ def _named(text: str, time: str) -> tuple[Description, Primitive] | None:
     return listing(match[1], (match[2],)), primitive
 
 
-def _instant(text: str) -> int:
-    """An instant; what programs write is read at once."""
-    if _WRITTEN.fullmatch(text) is None:
-        return parse_instant(text)
-    since = datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH
+def _instant_or_none(text: str) -> int | None:
+    """An instant, read at once where a program wrote it; None where it is none: why, whoever reads the line in full says."""
+    try:
+        if _WRITTEN.fullmatch(text) is None:
+            return parse_instant(text)
+        since = datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH
+    except (TimestampError, TypeError, ValueError):
+        return None
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
