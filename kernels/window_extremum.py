@@ -35,7 +35,6 @@ from pulse.kernels._jit import (
 from pulse.kernels.extrema import critical_points_row, extrema_work
 from pulse.kernels.polynomial import horner
 from pulse.kernels.timeline import GRAIN, MICROSECONDS, meets
-from pulse.kernels.window import next_piece
 from pulse.kernels.window_average import Windows
 
 Array = npt.NDArray[np.float64]
@@ -53,34 +52,44 @@ _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _CERTAIN = 3
 _SECONDS = 1.0 / MICROSECONDS
 _YEARS = 1e8  # seconds
-
-
-@step
-def _length(lo, hi, i):
-    return hi[i] - lo[i] if hi[i] > lo[i] else 0.0
+_ZERO, _ONE, _TWO, _THREE, _FOUR = (np.uint64(i) for i in range(5))
+_TOO_FAR = f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference"
+_NO_RANGE, _NO_ROOM = -1, -2  # in place of the number of stretches
 
 
 @step
 def _is_far(lo, hi, i):
+    """Whether the piece reaches too far from its reference, or its range is no numbers."""
     return not (abs(lo[i]) <= _FARTHEST and abs(hi[i]) <= _FARTHEST)
 
 
-@kernel(IN1, IN1)
-def _covered(lo, hi):
-    """Seconds that pieces cover together, and how many reach too far from their reference or are no numbers."""
-    n = lo.shape[0]
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four sums do not wait for each other
-    far = 0
-    for i in range(0, n - 3, 4):
-        a += _length(lo, hi, i)
-        b += _length(lo, hi, i + 1)
-        c += _length(lo, hi, i + 2)
-        d += _length(lo, hi, i + 3)
-        far += _is_far(lo, hi, i) + _is_far(lo, hi, i + 1) + _is_far(lo, hi, i + 2) + _is_far(lo, hi, i + 3)
-    for i in range(n - n % 4, n):
-        a += _length(lo, hi, i)
-        far += _is_far(lo, hi, i)
-    return a + b + (c + d), far
+@step
+def _next_piece(lo, hi, i, stop):
+    """As :func:`.window.next_piece`; -1 if that piece, or a point before it, is too far from its reference."""
+    i += 1
+    while i < stop and not hi[i] > lo[i]:
+        if _is_far(lo, hi, i):
+            return -1
+        i += 1
+    return -1 if i < stop and _is_far(lo, hi, i) else i
+
+
+def _covered(table: tuple[Ints, Array, Array, Array], offsets: Ints, little: float) -> float:
+    """Seconds between the ends of the groups if those are no more than ``little``, else those that the pieces cover.
+
+    The first is known without a look at every piece; it could be years where a group has a hole.
+    """
+    ref, lo, hi, _ = table
+    some = np.flatnonzero(offsets[1:] > offsets[:-1])
+    first, last = offsets[some], offsets[some + 1] - 1
+    with np.errstate(invalid="ignore", over="ignore"):
+        between = (ref[last].astype(np.float64) - ref[first]) / MICROSECONDS + (hi[last] - lo[first])
+        length = float(np.sum(between))
+    if length <= little:
+        return length
+    if not np.max((-lo.min(), lo.max(), -hi.min(), hi.max())) <= _FARTHEST:
+        raise ValueError(_TOO_FAR)
+    return float(np.sum(np.maximum(hi - lo, 0.0)))
 
 
 @step
@@ -96,31 +105,58 @@ def _follows(ref_a, a, ref_b, b):
 
 
 @step
+def _line(table, i, sign, is_line):
+    """Whether piece ``i`` is near its reference and met by the next, which has a length; and ``sign`` times its extremum."""
+    ref, lo, hi, c = table
+    begin, end, j = lo[i], hi[i], i + _ONE
+    sound = (begin > -_YEARS) & (end < _YEARS) & (hi[j] > lo[j]) & _follows(ref[i], end, ref[j], lo[j])
+    value = sign * c[i, _ZERO]
+    if is_line:
+        slope = sign * c[i, _ONE]
+        a, b = slope * begin, slope * end
+        value += a if a > b else b
+    return sound, value
+
+
+@step
+def _larger(a, b):
+    return a if a > b else b
+
+
+@step
 def _pass_lines(table, bounds, p, stop, cut, sign, seen):
     """Go over pieces of degree 0 and 1, each before the ``cut`` and met by the next: ``(piece, top, wide, unsure)`` after them.
 
     Nearly all pieces of nearly all panes are such. The last before ``stop`` is left, as is one with the cut, a point or a hole
-    after it. Indices are unsigned here, which Numba need not make positive.
+    after it. Four at a time, which do not wait for each other: of pieces that meet only the last can have the cut. Indices are
+    unsigned here, which Numba need not make positive.
     """
-    ref, lo, hi, c = table
+    ref, _, hi, c = table
     err, codes = bounds
     top, wide, unsure = seen
-    one = np.uint64(1)
     i, last = np.uint64(p), np.uint64(stop - 1)
     is_line = c.shape[1] == 2
-    while i < last:
-        begin, end, j = lo[i], hi[i], i + one
-        # A microsecond is more than the slack of any piece that is not years from its reference.
-        within = cut - ref[i] > end * MICROSECONDS + 1.0 and begin > -_YEARS and end < _YEARS
-        if not (within and hi[j] > lo[j] and _follows(ref[i], end, ref[j], lo[j])):
+    # A microsecond is more than the slack of any piece that is not years from its reference, and four that meet may miss.
+    while i + _FOUR <= last and cut - ref[i + _THREE] > hi[i + _THREE] * MICROSECONDS + 1.0:
+        sound, value = _line(table, i, sign, is_line)
+        sound_1, value_1 = _line(table, i + _ONE, sign, is_line)
+        sound_2, value_2 = _line(table, i + _TWO, sign, is_line)
+        sound_3, value_3 = _line(table, i + _THREE, sign, is_line)
+        if not (sound & sound_1 & sound_2 & sound_3):
             break
-        slope = c[i, np.uint64(1)] if is_line else 0.0
-        value = sign * (slope * (end if sign * slope > 0.0 else begin) + c[i, np.uint64(0)])
-        top = value if value > top else top
-        wide = err[i] if err[i] > wide else wide
-        code = float(_CERTAIN - codes[i])
-        unsure = code if code > unsure else unsure
-        i = j
+        top = _larger(_larger(_larger(value, value_1), _larger(value_2, value_3)), top)
+        most = _larger(_larger(err[i], err[i + _ONE]), _larger(err[i + _TWO], err[i + _THREE]))
+        wide = _larger(most, wide)
+        code = min(min(codes[i], codes[i + _ONE]), min(codes[i + _TWO], codes[i + _THREE]))
+        unsure = _larger(float(_CERTAIN - code), unsure)
+        i += _FOUR
+    while i < last and cut - ref[i] > hi[i] * MICROSECONDS + 1.0:
+        sound, value = _line(table, i, sign, is_line)
+        if not sound:
+            break
+        top, wide = _larger(value, top), _larger(err[i], wide)
+        unsure = _larger(float(_CERTAIN - codes[i]), unsure)
+        i += _ONE
     return np.int64(i), top, wide, unsure
 
 
@@ -129,7 +165,8 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
     """Extremum, error and doubt of each pane of the run that starts with piece ``p``, the first cut at ``cut``.
 
     ``before`` is the first point at which the run starts, or ``p``. ``sign`` is -1 for a smallest value: panes hold ``sign``
-    times it. Returns the first piece after the run and the number of cuts; pane ``i`` begins at cut ``i``.
+    times it. Returns the first piece after the run, or a negative reason why there is none, and the number of cuts; pane ``i``
+    begins at cut ``i``.
     """
     ref, lo, hi, c = table
     err, codes = bounds
@@ -145,6 +182,8 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
             p, top, wide, unsure = _pass_lines(table, bounds, p, stop, cut, sign, (top, wide, unsure))
             unseen = p
         origin, begin, end = ref[p], lo[p], hi[p]
+        if _is_far(lo, hi, p):
+            return _NO_RANGE, n
         slack = _slack(begin, end)
         until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
         own, code = err[p], float(_CERTAIN - codes[p])
@@ -175,14 +214,16 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
                     if a < critical[r] < b:
                         top = max(top, sign * horner(c, p, k, critical[r]))
             if is_cut:
+                if n == best.shape[0]:
+                    return _NO_ROOM, n
                 if n > 0:
                     best[n - 1], widest[n - 1], doubt[n - 1] = top, wide, unsure
                 top, wide, unsure = -np.inf, 0.0, 0.0
                 n, cut, ahead, after = n + 1, cut + ahead, after, ahead
             a, value = b, next_value
         last = p
-        p = next_piece(lo, hi, p, stop)
-        if p == stop or not meets(ref[last], end, ref[p], lo[p]):
+        p = _next_piece(lo, hi, p, stop)
+        if p < 0 or p == stop or not meets(ref[last], end, ref[p], lo[p]):
             return p, n
         unseen = last + 1
 
@@ -214,7 +255,7 @@ def _write(panes, from_start, first, span, stride, sign, out):
 
 @kernel(_TABLE, _BOUNDS, IN_INT1, _WINDOW, BOOL, INT, _STRETCHES, _RESULTS)
 def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
-    """Returns the numbers of stretches and of samples."""
+    """Returns the numbers of stretches, or a negative reason why there are none, and of samples."""
     ref, lo, hi, c = table
     size, advance = window
     group, begin, starts = stretches
@@ -228,8 +269,10 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
     m, place = 0, 0
     for g in range(offsets.shape[0] - 1):
         stop = offsets[g + 1]
-        p = next_piece(lo, hi, offsets[g] - 1, stop)
-        while p < stop:
+        p = _next_piece(lo, hi, offsets[g] - 1, stop)
+        while p != stop:
+            if p < 0:
+                return p, place
             start = ref[p] + np.int64(math.ceil(lo[p] * MICROSECONDS - _slack(lo[p], hi[p])))
             closing = -(-start // advance) * advance
             opens = odd > 0 and closing - odd >= start  # the first cut is where a window opens
@@ -241,11 +284,15 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
             if p > offsets[g] and lo[p - 1] == hi[p - 1] and meets(ref[p - 1], hi[p - 1], ref[p], lo[p]):
                 before = p - 1  # a point at which the run starts
             p, n = _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes)
+            if p < 0:
+                return p, place
             shift = 1 if opens else 0  # closing times are the cuts shift, shift + stride, …
             first = span + (span - shift) % stride
             if first >= n:
                 continue
             count = (n - 1 - first) // stride + 1
+            if place + count > room:
+                return _NO_ROOM, place
             to = slice(place, place + count)
             _slide(panes[0], n - 1, span, from_start)
             _write(panes[0], from_start, first, span, stride, sign, out[0][to])
@@ -295,14 +342,16 @@ def window_extremum_every(
     if size_us <= 0 or advance_us <= 0:
         raise ValueError(f"expected positive microseconds, got size {size_us!r} and advance {advance_us!r}")
     cuts = (2 if size_us % advance_us else 1) * MICROSECONDS / advance_us
-    seconds, far = _covered(lo, hi)
-    if far:
-        raise ValueError(f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference")
-    most = math.ceil(seconds * cuts * (1 + 1e-9)) + 2 * n + 2
+    seconds = _covered((ref, lo, hi, c), offsets, (4 * n + 1000) / cuts)
+    most = math.ceil(max(seconds, 0.0) * cuts * (1 + 1e-9)) + 2 * n + 2
     stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64))
     out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
     table, window = (ref, lo, hi, c), (size_us, advance_us)
     m, count = _window_every(table, (err, codes), offsets, window, upper, most, stretches, out)
+    if m == _NO_RANGE:
+        raise ValueError(_TOO_FAR)
+    if m == _NO_ROOM:
+        raise ValueError("ref, lo, hi: expected pieces in the order of time, and none within another")
     group, first, starts = stretches
     values, widths, found = (x[:count] for x in out)
     return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)

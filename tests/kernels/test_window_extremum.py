@@ -135,6 +135,41 @@ def test_nothing_in_nothing_out():
     assert len(made.values) == 0
 
 
+def lines(ref, lo, hi):
+    n = len(lo)
+    return {
+        "table": (np.broadcast_to(np.int64(ref), n), lo, hi, np.ones((n, 2))),
+        "offsets": [0, n],
+        "err": np.zeros(n),
+        "certainty": np.full(n, 3, np.uint8),
+    }
+
+
+def test_a_hole_of_a_thousand_years_takes_no_room():
+    year = 31_557_600.0
+    lo, hi = np.array([0.0, 1.0, 2.0, 1000 * year]), np.array([1.0, 2.0, 3.0, 1000 * year + 3.0])
+    made = window_extremum_every(**lines(0, lo, hi), size_us=2000, advance_us=1000)
+    assert made.first.tolist() == [2000, int(1000 * year) * SECOND + 2000]
+    assert np.diff(made.offsets).tolist() == [2999, 2999]
+    np.testing.assert_allclose(made.values[:2999], 1.0 + np.arange(2999) / 1000)
+
+
+@pytest.mark.parametrize("where", range(6))
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e13])
+def test_a_range_without_numbers_is_refused_wherever_it_is(where, value):
+    for side in (0, 1):
+        ends = np.arange(6.0), np.arange(1.0, 7.0)
+        ends[side][where] = value
+        with pytest.raises(ValueError, match="finite seconds"):
+            window_extremum_every(**lines(0, *ends), size_us=SECOND, advance_us=SECOND)
+
+
+def test_pieces_out_of_order_are_refused_before_they_leave_their_room():
+    lo, hi = np.array([0.0, 1e6, 2e6, 3e6, -1.0]), np.array([1e6, 2e6, 3e6, 4e6, 0.0])
+    with pytest.raises(ValueError, match="order of time"):
+        window_extremum_every(**lines(0, lo, hi), size_us=SECOND, advance_us=SECOND)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
