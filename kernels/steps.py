@@ -29,6 +29,8 @@ _CODED = types.Tuple((types.Array(types.int32, 1, "C", readonly=True), IN_INT1))
 _PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
 _RANGE = types.Tuple((INT, INT))
 _OUT_MAPS = types.Tuple((OUT1, OUT1))
+_MOVES = types.Tuple((IN_INT1, IN_INT1, IN_INT1))
+_FEW = 8  # rows a move: putting more of them in order takes as long as looking them up row by row
 
 
 class Parts(NamedTuple):
@@ -88,6 +90,34 @@ def _in_range(cell, times, steps, maps, out):
     return count
 
 
+@kernel(IN_INT1)
+def _ascends(time):
+    """Whether times never go back; all are looked at, without a branch, which is many at once."""
+    found = True
+    for i in range(1, time.shape[0]):
+        found &= time[i - 1] <= time[i]
+    return found
+
+
+@kernel(IN1, _CODED, _MOVES, _MAPS, _OUT_MAPS, OUT1)
+def _apply_in_order(values, rows, moves, maps, in_range, out):
+    """Where times ascend: between two moves, each an instant, a code and its step from there on, every code has one map."""
+    code, time = rows
+    instants, of, step = moves
+    a, b = maps
+    scale, shift = in_range
+    begin, m, n = 0, 0, values.shape[0]
+    while begin < n:
+        while m < instants.shape[0] and instants[m] <= time[begin]:
+            scale[of[m]], shift[of[m]] = a[step[m]], b[step[m]]
+            m += 1
+        end = n if m == instants.shape[0] else _in_force(time, begin, n, instants[m] - 1) + 1
+        for i in range(begin, end):
+            c = np.uint32(code[i])  # unsigned: nothing counts from the end, and rows are done many at once
+            out[i] = scale[c] * values[i] + shift[c]
+        begin = end
+
+
 @kernel(IN1, _CODED, IN_INT1, _STEPS, _MAPS, _MAPS, OUT1)
 def _apply_coded(values, rows, cell, steps, maps, in_range, out):
     code, time = rows
@@ -95,7 +125,7 @@ def _apply_coded(values, rows, cell, steps, maps, in_range, out):
     a, b = maps
     scale, shift = in_range
     for i in range(values.shape[0]):
-        c = code[i]
+        c = np.uint32(code[i])
         if scale[c] > 0.0:
             out[i] = scale[c] * values[i] + shift[c]
             continue
@@ -224,8 +254,8 @@ def apply_steps_by_code(
 ) -> Array:
     """The same for rows that are told by codes, of which each has a ``cell``; ``rows`` are the code and the time of each value.
 
-    What is in force is looked up by code, and by row only for codes whose map changes between the first and the last time. Where
-    no value changes the array itself comes back, else a new one.
+    What is in force is looked up by code: for a stretch of rows at once where times ascend, else by row for codes whose map
+    changes between the first and the last time. Where no value changes the array itself comes back, else a new one.
 
     >>> steps, maps = (np.array([0, 0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
     >>> rows = np.array([0, 1, 1], np.int32), np.array([9, 9, 10])
@@ -240,12 +270,33 @@ def apply_steps_by_code(
         return values
     if code.min() < 0 or code.max() >= len(cell):
         raise ValueError(f"steps: expected codes in 0..{len(cell) - 1}, got {code.min()}..{code.max()}")
-    in_range = np.empty(len(cell)), np.empty(len(cell))
-    if not _in_range(cell, (int(time.min()), int(time.max())), steps, maps, in_range):
+    in_range, ascends = (np.empty(len(cell)), np.empty(len(cell))), _ascends(time)
+    first, last = (time[0], time[-1]) if ascends else (time.min(), time.max())
+    if not _in_range(cell, (int(first), int(last)), steps, maps, in_range):
         return values
     out = np.empty(len(values))
-    _apply_coded(values, rows, cell, steps, maps, in_range, out)
+    moving = np.flatnonzero(in_range[0] < 0.0)
+    moves = _moves(moving, cell, steps, int(last))
+    if len(moving) and (not ascends or len(moves[0]) * _FEW > len(values)):
+        _apply_coded(values, rows, cell, steps, maps, in_range, out)
+        return out
+    in_range[0][moving], in_range[1][moving] = 1.0, -0.0
+    _apply_in_order(values, rows, moves, maps, in_range, out)
     return out
+
+
+def _moves(
+    codes: Integers, cell: Integers, steps: tuple[Integers, Integers], last: int
+) -> tuple[Integers, Integers, Integers]:
+    """The steps of these codes up to an instant, in the order of time: when, whose and which."""
+    offsets, instants = steps
+    begin = offsets[cell[codes]]
+    counts = offsets[cell[codes] + 1] - begin
+    of = np.repeat(codes, counts)
+    step = np.arange(len(of)) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+    order = np.argsort(instants[step], kind="stable")
+    order = order[: np.searchsorted(instants[step[order]], last, "right")]
+    return instants[step[order]], of[order], step[order]
 
 
 def apply_steps_on_grid(

@@ -52,6 +52,21 @@ def test_values_by_codes_are_those_by_rows(steps, data):
         assert found is values
 
 
+@given(cells, st.integers(0, 2**31), st.booleans())
+def test_many_values_in_the_order_of_time_are_those_in_any(steps, seed, ascending):
+    """Where times ascend, stretches between steps are done at once."""
+    random = np.random.default_rng(seed)
+    cell = random.integers(0, len(steps), 4)
+    code = random.integers(0, len(cell), 300).astype(np.int32)
+    at = FAR + 500_000 * random.integers(-1, 14, len(code))
+    at = np.sort(at) if ascending else at
+    values = random.normal(size=len(code))
+    values[:3] = -0.0, np.nan, np.inf
+    packed, maps = arrays(steps)
+    found = apply_steps_by_code(values, (code, at), cell, packed, maps)
+    assert np.array_equal(found, apply_steps(values, cell[code], at, packed, maps), equal_nan=True)
+
+
 def test_codes_that_do_not_fit_are_refused():
     steps, maps = (np.array([0, 1]), np.array([5])), (np.array([2.0]), np.array([0.0]))
     rows = np.array([0, 1], np.int32), np.array([1, 9])
