@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.benchmarks.bench_fit import decode
-from pulse.benchmarks.grown import ASKED, BOUND_FOR, BOUNDS, VARIANTS, Grown, fitted
-from pulse.benchmarks.peers.agreement import assert_same
+from pulse.benchmarks.grown import ASKED, BOUND_FOR, BOUNDS, VARIANTS, WHOLE, Grown, fitted
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy, exact, record, sizes
@@ -32,7 +32,6 @@ from pulse.store.model import Model
 
 _CHOSEN = sizes("500000,2000000", "1000000,10000000,50000000,200000000")
 SIZES = [int(n) for n in os.environ.get("PULSE_BENCH_SCALING", _CHOSEN).split(",")]
-STORED = sizes(1_000_000, 10_000_000)
 FIRST, SORTED, PARQUET = "pulse, first time", "DuckDB, sorted table", "DuckDB, Parquet"
 DECODED = f"{FLOOR}pyarrow decodes"
 NAMES = {"macd": "MACD", "minimum": "minimum 60/2"}
@@ -61,56 +60,13 @@ def row(market: Grown, what: str, contender: str, **more: Any) -> dict[str, Any]
         "figure": f"Scaling: {what}",
         "x": market.rows / 1e6,
         "x_label": "million tuples",
-        "rounds": 1 if large else 3,
+        "rounds": 1 if large else sizes(1, 3),
         "warmup": 0 if large else 1,
         **more,
     }
 
 
 # -- cost per tuple -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("contender", [OURS, OURS_ON_SPARK, "DuckDB, loading and sorting", DECODED])
-def test_fit(
-    benchmark: Any, market: Grown, here: Session, spark: Session, contender: str, tmp_path: Path
-) -> None:
-    """Models for averages; beside what a tuple engine does once, so that it answers fastest."""
-    bound = BOUND_FOR["macd"]
-    facts: dict[str, str | float] = {"checked": market.checked}
-    if contender in (OURS, OURS_ON_SPARK):
-        session = here if contender == OURS else spark
-        model = record(
-            benchmark,
-            lambda: fitted(session, market.file, tmp_path / "model", bound),
-            accuracy=lambda model: market.judged_model(model, bound),
-            facts=facts,
-            **row(market, "fit", contender),
-        )
-        benchmark.extra_info["facts"]["tuples a segment"] = market.rows / len(model)
-        return
-    if contender == DECODED:
-        judge = partial(_all_read, market.rows)
-        record(benchmark, lambda: decode(market.file), accuracy=judge, **row(market, "fit", contender))
-        return
-    record(
-        benchmark,
-        lambda: _loaded(market),
-        accuracy=partial(_all_read, market.rows),
-        **row(market, "fit", contender),
-    )
-
-
-def _loaded(market: Grown) -> int:
-    peer = market.duckdb(load=True)
-    try:
-        return int(peer.connection.sql("select count(*) from ticks").fetchall()[0][0])
-    finally:
-        peer.close()
-
-
-def _all_read(expected: int, found: int) -> Accuracy:
-    assert found == expected
-    return exact()
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +82,55 @@ def peer_of(peers: dict[str, DuckDB], market: Grown, contender: str) -> DuckDB:
     if contender not in peers:
         peers[contender] = market.duckdb(load=contender == SORTED)
     return peers[contender]
+
+
+@pytest.mark.parametrize("contender", [OURS, OURS_ON_SPARK])
+def test_fit(
+    benchmark: Any, market: Grown, here: Session, spark: Session, contender: str, tmp_path: Path
+) -> None:
+    """Models for averages; of the one in process also the memory. The model that was timed is then asked."""
+    bound, ours = BOUND_FOR["macd"], contender == OURS
+    session, out = (here, market.place(bound)) if ours else (spark, tmp_path / "model")
+    file = market.file
+    model = record(
+        benchmark,
+        lambda: fitted(session, file, out, bound),
+        accuracy=lambda model: market.judged_model(model, bound),
+        facts={"checked": market.checked},
+        peak=partial(fit_alone, file, tmp_path) if ours else False,
+        **row(market, "fit", contender),
+    )
+    benchmark.extra_info["facts"]["tuples a segment"] = market.rows / len(model)
+    if ours:
+        tell_memory(benchmark, "fit", market.rows)
+    shutil.rmtree(tmp_path)  # as large as the model
+
+
+@pytest.mark.parametrize("contender", ["DuckDB, loading and sorting", DECODED])
+def test_loading(benchmark: Any, market: Grown, peers: dict[str, DuckDB], contender: str) -> None:
+    """What a tuple engine does once, so that it answers fastest; and what any reader has to do."""
+
+    def forget() -> None:
+        if SORTED in peers:
+            peers.pop(SORTED).close()
+
+    def load() -> int:
+        peer = peer_of(peers, market, SORTED)
+        return int(peer.connection.sql("select count(*) from ticks").fetchall()[0][0])
+
+    decodes = contender == DECODED
+    record(
+        benchmark,
+        (lambda: decode(market.file)) if decodes else load,
+        accuracy=partial(_all_read, market.rows),
+        setup=None if decodes else forget,
+        **row(market, "fit", contender),
+    )
+
+
+def _all_read(expected: int, found: int) -> Accuracy:
+    assert found == expected
+    return exact()
 
 
 @pytest.mark.parametrize("name", list(NAMES))
@@ -151,38 +156,30 @@ def test_query(
         )
         return
     judged, facts = market.judged_ours(name)
-
-    def judge(answer: pa.Table) -> Accuracy:
-        """The rows that were timed are those that were looked at."""
-        timed = market.judged(name, answer)
-        assert (timed.precision, timed.recall) == (judged.precision, judged.recall)
-        return judged
-
     if contender == OURS_ON_SPARK:
-        here_, there = (market.asked_of_keys(name, one) for one in (here, spark))
-        assert_same(here_, there.toArrow(), keys=("symbol",))
-        del here_, there
-        run = partial(_consumed, market, name, spark)
-        record(benchmark, run, accuracy=judged, facts=facts, **shared)
+        market.check_same(name, here, spark)
+        record(benchmark, lambda: consumed(market.ask(name, spark)), accuracy=judged, facts=facts, **shared)
         return
     if contender == OURS:
         market.ask(name, here)  # decoded, as far as there is room
-    setup = cache.clear if contender == FIRST else None
-    record(benchmark, lambda: market.ask(name, here), accuracy=judge, setup=setup, facts=facts, **shared)
+    record(
+        benchmark,
+        lambda: market.ask(name, here),
+        accuracy=partial(market.judged_timed, name),
+        setup=cache.clear if contender == FIRST else None,
+        facts=facts,
+        **shared,
+    )
 
 
-def _consumed(market: Grown, name: str, spark: Session) -> None:
-    consumed(market.ask(name, spark))
-
-
-@pytest.mark.parametrize(
-    "contender", [OURS, OURS_ON_SPARK, "DuckDB, one query for all", "DuckDB, Parquet, a run each"]
-)
+@pytest.mark.parametrize("contender", [OURS, OURS_ON_SPARK, "DuckDB, one query for all"])
 def test_sweep(
     benchmark: Any, market: Grown, here: Session, spark: Session, peers: dict[str, DuckDB], contender: str
 ) -> None:
-    """Time is per tuple and sweep; DuckDB's runs by themselves are two, and scaled."""
+    """Time is per tuple and sweep."""
     shared = row(market, f"sweep of {len(VARIANTS)} MACDs", contender, rounds=1)
+    peer = peer_of(peers, market, SORTED)
+    market.counts(peer)
     if contender in (OURS, OURS_ON_SPARK):
         session = here if contender == OURS else spark
         record(
@@ -193,27 +190,11 @@ def test_sweep(
             **shared,
         )
         return
-    if contender == "DuckDB, one query for all":
-        peer = peer_of(peers, market, SORTED)
-        record(
-            benchmark,
-            lambda: peer.all_macds_figures(VARIANTS),
-            accuracy=lambda table: market.judged_counts(table.to_pylist()),
-            **shared,
-        )
-        return
-    peer, some = peer_of(peers, market, PARQUET), VARIANTS[:2]
     record(
         benchmark,
-        lambda: [peer.macd_figures(variant) for variant in some],
-        accuracy=lambda found: market.judged_counts(
-            [
-                {"short": v.short, "long": v.long, "n": one.column(0)[0].as_py()}
-                for v, one in zip(some, found, strict=True)
-            ],
-            some,
-        ),
-        **{**shared, "work": market.rows * len(some) / len(VARIANTS)},
+        lambda: peer.all_macds_figures(VARIANTS),
+        accuracy=lambda table: market.judged_counts(table.to_pylist()),
+        **shared,
     )
 
 
@@ -222,7 +203,7 @@ def test_sweep(
 
 def fit_alone(file: Path, folder: Path) -> Model:
     """A fit by itself in a process, whose memory is then its own."""
-    return fitted(Session(engine="local"), file, folder / os.urandom(4).hex(), BOUND_FOR["macd"])
+    return fitted(Session(engine="local"), file, folder / "alone", BOUND_FOR["macd"])
 
 
 def ask_alone(model: str, folder: Path) -> Path:
@@ -235,36 +216,34 @@ def ask_alone(model: str, folder: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("what", ["fit", "macd"])
-def test_memory(benchmark: Any, market: Grown, tmp_path: Path, what: str) -> None:
-    """High-water marks of a process of its own, and by how much they rise from the next smaller size on. Work is dealt by whole
-    keys, so they may rise with the largest key's segments, but must stay far below what the tuples would take."""
+def test_memory(benchmark: Any, market: Grown, tmp_path: Path) -> None:
+    """The high-water mark of MACD into a file, in a process of its own; that of a fit stands beside its time."""
     room = cache.room
     try:
-        if what == "fit":
-            bound = BOUND_FOR["macd"]
-            run: Any = partial(fit_alone, market.file, tmp_path)
-            judge: Any = partial(market.judged_model, bound=bound)
-        else:
-            run = partial(ask_alone, str(market.model(BOUND_FOR["macd"]).path), tmp_path)
-            judged, _ = market.judged_ours("macd")
-
-            def judge(file: Path) -> Accuracy:
-                written = market.judged("macd", pq.read_table(file))
-                assert (written.precision, written.recall) == (judged.precision, judged.recall)
-                return judged
-
-        shared = row(market, f"memory of {what}", OURS, rounds=1, warmup=0, figure="", x=None, x_label="")
-        record(benchmark, run, accuracy=judge, peak=True, facts={"checked": market.checked}, **shared)
+        record(
+            benchmark,
+            partial(ask_alone, str(market.model(BOUND_FOR["macd"]).path), tmp_path),
+            accuracy=lambda file: market.judged_timed("macd", pq.read_table(file)),
+            peak=True,
+            facts={"checked": market.checked},
+            **row(market, "MACD into a file", OURS, rounds=1, warmup=0, figure="", x=None, x_label=""),
+        )
     finally:
         cache.limit(room)
+        shutil.rmtree(tmp_path)
+    tell_memory(benchmark, "macd", market.rows)
+
+
+def tell_memory(benchmark: Any, what: str, rows: int) -> None:
+    """High-water marks, and by how much they rise from the next smaller size on. Work is dealt by whole keys, so they may rise
+    with the largest key's segments, but must stay far below what the tuples would take."""
     memory, told = benchmark.extra_info["memory"], benchmark.extra_info["facts"]
-    _MARKS.setdefault(what, {})[market.rows] = memory["most"]
+    _MARKS.setdefault(what, {})[rows] = memory["most"]
     told["MB at most"] = memory["most"] / 1e6
     told["of it before the work, MB"] = memory["before"] / 1e6
-    smaller = [rows for rows in _MARKS[what] if rows < market.rows]
+    smaller = [some for some in _MARKS[what] if some < rows]
     if smaller:
-        told["bytes more per tuple more"] = slope = _slope(_MARKS[what], max(smaller), market.rows)
+        told["bytes more per tuple more"] = slope = _slope(_MARKS[what], max(smaller), rows)
         assert slope < STEEPEST or max(smaller) < SETTLED
 
 
@@ -279,39 +258,24 @@ SETTLED = 10_000_000  # tuples from which on a fit holds no more: below, what is
 
 # -- disk ---------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grown]:
-    folder = tmp_path_factory.mktemp("stored")
-    yield Grown(folder, STORED)
-    shutil.rmtree(folder)
+AS_IT_CAME, BY_KEY = "Parquet (zstd), as it came", "Parquet (zstd), by key and time"
 
 
-BY_KEY = "Parquet (zstd), by key and time"
-
-
-@pytest.mark.parametrize(
-    "contender", [*(f"pulse, {bound}" for bound in BOUNDS), "Parquet (zstd), as it came", BY_KEY]
-)
-def test_disk(benchmark: Any, stored: Grown, contender: str, tmp_path: Path) -> None:
-    """Models at three bounds against the tuples that they stand for, both compressed with zstd; timed is reading all of it."""
-    shared: dict[str, Any] = {
-        "group": f"read from disk, {STORED / 1e6:g} M tuples",
-        "contender": contender,
-        "work": STORED,
-        "rounds": 3,
-    }
-    tuples = {True: _as_parquet(stored, by_key=True), False: _as_parquet(stored, by_key=False)}
+@pytest.mark.parametrize("contender", [*(f"pulse, {bound}" for bound in BOUNDS), AS_IT_CAME, BY_KEY])
+def test_disk(benchmark: Any, market: Grown, peers: dict[str, DuckDB], contender: str) -> None:
+    """Models against the tuples that they stand for, both compressed with zstd; timed is reading all of it."""
+    if contender == "pulse, exact" and market.rows > WHOLE:
+        pytest.skip("an exact model is looked at where all keys are")
+    tuples = {AS_IT_CAME: _as_it_came(market), BY_KEY: _by_key(market, peer_of(peers, market, SORTED))}
     smallest = min(file.stat().st_size for file in tuples.values())
-    if contender.startswith("Parquet"):
-        file = tuples[contender == BY_KEY]
-        size, read = file.stat().st_size, cast("Callable[[], Any]", partial(pq.read_table, file))
-        judge: Any = lambda table: _all_read(STORED, table.num_rows)  # noqa: E731
+    if contender in tuples:
+        size, read = tuples[contender].stat().st_size, cast("Any", partial(decode, tuples[contender]))
+        judge: Any = partial(_all_read, market.rows)
     else:
         bound = contender.removeprefix("pulse, ")
-        model = stored.model(bound)
+        model = market.model(bound)
         size = sum(one.stat().st_size for one in model.path.rglob("*") if one.is_file())
-        judged = stored.judged_model(model, bound)
+        judged = market.judged_model(model, bound)
 
         def judge(segments: SegmentBatch) -> Accuracy:
             assert len(segments) == len(model)
@@ -320,24 +284,40 @@ def test_disk(benchmark: Any, stored: Grown, contender: str, tmp_path: Path) -> 
         read = model.read
     facts = {
         "MB": size / 1e6,
-        "bytes a tuple": size / STORED,
+        "bytes a tuple": size / market.rows,
         "share of the smaller Parquet": size / smallest,
     }
-    record(benchmark, read, accuracy=judge, facts=facts, **shared)
+    record(benchmark, read, accuracy=judge, facts=facts, **row(market, "read from disk", contender))
 
 
-def _as_parquet(stored: Grown, *, by_key: bool) -> Path:
-    """The columns that are modelled, encoded as small as Arrow can: times as differences, what repeats in dictionaries."""
-    path = stored.folder / f"tuples-{by_key}.parquet"
+def _as_it_came(market: Grown) -> Path:
+    """The tuples in the order of the file, a row group at a time."""
+    path = market.folder / "as-it-came.parquet"
     if not path.exists():
-        table = pq.read_table(stored.file, columns=["symbol", "t", "price"])
-        if by_key:
-            table = table.sort_by([("symbol", "ascending"), ("t", "ascending")])
-        pq.write_table(
-            table,
-            path,
-            compression="zstd",
-            use_dictionary=["symbol", "price"],
-            column_encoding={"t": "DELTA_BINARY_PACKED"},
-        )
+        with pq.ParquetFile(market.file, read_dictionary=["symbol"]) as file:
+            groups = range(file.num_row_groups)
+            _write(path, (file.read_row_group(i, columns=["symbol", "t", "price"]) for i in groups))
     return path
+
+
+def _by_key(market: Grown, peer: DuckDB) -> Path:
+    """The same by key and time, from tables that are sorted so already."""
+    path = market.folder / "by-key.parquet"
+    if not path.exists():
+        _write(path, peer.sorted_ticks())
+    return path
+
+
+def _write(path: Path, parts: Iterable[pa.Table]) -> None:
+    """The columns that are modelled, encoded as small as Arrow can: times as differences, what repeats in dictionaries."""
+    parts = iter(parts)
+    first = next(parts)
+    with pq.ParquetWriter(
+        path,
+        first.schema,
+        compression="zstd",
+        use_dictionary=["symbol", "price"],
+        column_encoding={"t": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        for part in chain([first], parts):
+            writer.write_table(part.cast(first.schema), row_group_size=1 << 20)

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,10 @@ from pulse.benchmarks.recording import apart
 from pulse.session import Session
 
 pytest_plugins = ["pulse.benchmarks.running"]
+
+# Peers on Spark keep their tuples in the driver's memory. One JVM serves a whole run, with what it was given when it began,
+# whichever chapter began it.
+os.environ.setdefault("SPARK_DRIVER_MEMORY", "6g")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,10 +34,9 @@ def compiled() -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Session]:
-    """A session on all cores. Peers on Spark keep their tuples in the driver's memory."""
-    settings: dict[str, Any] = {"spark.driver.memory": "6g"}
+    """A session on all cores."""
     with apart("starting Spark"):
-        session = Session("local[*]", **settings)
+        session = Session("local[*]")
         session.spark.range(1).collect()
     with session:
         yield session

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-_THREADS = Path("/proc/self/task")
+from pulse.benchmarks.processes import descendants
+
+_PROC = Path("/proc")
 
 
 def here() -> int:
@@ -19,7 +21,8 @@ def here() -> int:
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """Keep all threads that there are, and with them threads and processes started meanwhile, on the first ``count`` cores.
+    """Keep all threads that there are, of this process and of those it started, and with them what is started meanwhile, on the
+    first ``count`` cores. Spark's JVM is such a process: it outlives its sessions.
 
     A thread that a library starts for good in here stays there, so libraries should be asked for their number of threads as
     well, as is done of Arrow. ValueError where there are not as many cores.
@@ -39,6 +42,8 @@ def on_cores(count: int) -> Iterator[None]:
 
 def _pin(cores: set[int]) -> None:
     """Every thread: the call by itself reaches the calling one alone."""
-    for thread in _THREADS.iterdir():
-        with suppress(ProcessLookupError):  # it may end while the others are pinned
-            os.sched_setaffinity(int(thread.name), cores)
+    for process in (os.getpid(), *descendants(os.getpid())):
+        with suppress(OSError):  # what is looked at may end meanwhile
+            for thread in (_PROC / str(process) / "task").iterdir():
+                with suppress(OSError):
+                    os.sched_setaffinity(int(thread.name), cores)

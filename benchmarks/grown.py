@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pulse.benchmarks.held import rows_of
-from pulse.benchmarks.peers.agreement import agreement
+from pulse.benchmarks.peers.agreement import agreement, assert_same
 from pulse.benchmarks.peers.duckdb_peer import ROUNDING as SUMS
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd, Minimum
@@ -36,6 +36,7 @@ from pulse.store.model import Model
 WHOLE = 10_000_000
 SAMPLED = 20
 SYMBOLS = 500
+ROOM = "12GB"  # of DuckDB: twice what 200 M tuples take sorted. It would take all but a fifth, with Spark and Pulse beside it
 SHARE, DRIFT = 5e-4, 5e-5
 BOUNDS: dict[str, dict[str, Any]] = {
     "drift 0.005 %": {"drift": "0.005%"},
@@ -71,6 +72,9 @@ class Grown:
 
     folder: Path
     rows: int
+    _known: dict[str, tuple[Accuracy, dict[str, str | float]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # of our answers
 
     @cached_property
     def file(self) -> Path:
@@ -106,14 +110,18 @@ class Grown:
         share = pq.read_metadata(self.looked_at).num_rows / self.rows
         return f"{len(self.keys)} of {SYMBOLS} keys by seed {SEED}, {share:.1%} of the tuples"
 
+    def place(self, bound: str) -> Path:
+        """Where the model to a bound is kept."""
+        return self.folder / f"model {bound}".replace(" ", "-").replace("%", "percent")
+
     def model(self, bound: str) -> Model:
         """A model to a bound, fitted in process when first asked for."""
-        out = self.folder / f"model {bound}".replace(" ", "-").replace("%", "percent")
+        out = self.place(bound)
         return Model(out) if out.exists() else fitted(Session(engine="local"), self.file, out, bound)
 
     def duckdb(self, *, load: bool, threads: int | None = None) -> DuckDB:
-        """On all tuples. What does not fit in memory goes to the folder."""
-        config: dict[str, Any] = {"temp_directory": str(self.folder / "duckdb")}
+        """On all tuples. What does not fit in :data:`ROOM` goes to the folder."""
+        config: dict[str, Any] = {"temp_directory": str(self.folder / "duckdb"), "memory_limit": ROOM}
         if threads is not None:
             config["threads"] = threads
         return DuckDB(ticks=self.file, load=load, config=config)
@@ -162,6 +170,11 @@ class Grown:
 
     def judged_ours(self, name: str) -> tuple[Accuracy, dict[str, str | float]]:
         """Pulse's own: nothing certain is wrong, nothing true is missed, every value is within its own bound."""
+        if name not in self._known:
+            self._known[name] = self._judged_ours(name)
+        return self._known[name]
+
+    def _judged_ours(self, name: str) -> tuple[Accuracy, dict[str, str | float]]:
         ours = self.asked_of_keys(name, Session(engine="local"), possible=True)
         found = agreement(
             ours,
@@ -178,6 +191,17 @@ class Grown:
             "checked": self.checked,
         }
         return Accuracy(found.precision, found.recall, found.certified, found.observed, ROUNDING[name]), told
+
+    def judged_timed(self, name: str, answer: pa.Table) -> Accuracy:
+        """Pulse's own: the rows that were timed are those that :meth:`judged_ours` looked at."""
+        timed, judged = self.judged(name, answer), self.judged_ours(name)[0]
+        assert (timed.precision, timed.recall) == (judged.precision, judged.recall)
+        return judged
+
+    def check_same(self, name: str, here: Session, spark: Session) -> None:
+        """That both say the same of the keys that are looked at."""
+        mine, there = (self.asked_of_keys(name, one) for one in (here, spark))
+        assert_same(mine, there.toArrow(), keys=("symbol",))
 
     # -- models ---------------------------------------------------------------------------------------------------
 
@@ -205,14 +229,17 @@ class Grown:
         streams = {"S": self.model(BOUND_FOR["macd"])}
         return session.sweep(Macd.text, streams=streams, short=list(SHORTS), long=list(LONGS)).summary()
 
-    def counts(self) -> Counts:
-        """How often each variant holds on all tuples, and how often at least and at most within what the model certifies."""
+    def counts(self, peer: DuckDB | None = None) -> Counts:
+        """How often each variant holds on all tuples, and how often at least and at most within what the model certifies.
+
+        Found once; a ``peer`` that has a sorted table of them spares loading another."""
         path = self.folder / "counts.parquet"
         if not path.exists():
-            peer = self.duckdb(load=True)
+            asked = peer or self.duckdb(load=True)
             errors = [bound(self.model(BOUND_FOR["macd"]), variant) for variant in VARIANTS]
-            pq.write_table(peer.all_macds_counts(VARIANTS, errors), path)
-            peer.close()
+            pq.write_table(asked.all_macds_counts(VARIANTS, errors), path)
+            if peer is None:
+                asked.close()
         return by_variant(pq.read_table(path).to_pylist())
 
     def judged_sweep(self, rows: list[dict[str, Any]]) -> Accuracy:

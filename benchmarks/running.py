@@ -1,8 +1,9 @@
 """A run of the benchmarks, as a plugin of pytest: a report is left, whatever happens.
 
 The folder of a run, ``.benchmarks/<date>``, holds its JSON (pytest-benchmark's, and what Pulse adds), Markdown and one HTML
-page; ``.benchmarks/latest`` points at the last. They are written anew after every benchmark, so that a run that is interrupted,
-or killed, leaves what it had. ``--pulse-compare FILE`` holds the run against an earlier one and fails where rows got worse.
+page; ``.benchmarks/latest`` points at the last. They are written anew as benchmarks end, so that a run that is interrupted, or
+killed, leaves what it had. ``--pulse-compare FILE`` holds the run against an earlier one and fails where rows got worse. Lines of
+progress say what runs and what remains. A benchmark that lasts longer than :data:`LIMIT` fails, and the run goes on.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import datetime as dt
 import os
 import platform
 import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -28,6 +32,10 @@ from pulse.benchmarks.report.rows import ADDED, Run, read, run_of
 from pulse.benchmarks.report.table import aligned, table
 
 STORAGE = ".benchmarks"
+LIMIT = float(os.environ.get("PULSE_BENCH_LIMIT", 900))
+"""Seconds that a benchmark, or what it is given to begin with, may take before it counts as hanging."""
+QUIET = 20.0  # seconds after which another line of progress is due
+REST = 5.0  # seconds after which the report is written anew: it takes a tenth of one
 
 
 class Running:
@@ -45,6 +53,10 @@ class Running:
         self.skipped: list[dict[str, str]] = []
         self.chapters: dict[str, str] = {}
         self.took: dict[str, float] = {}  # seconds of a chapter, with all that is not timed
+        self.left: Counter[str] = Counter()  # benchmarks that are still to run, by chapter
+        self.number = 0
+        self.began = self.written = time.monotonic()
+        self.said = ("", self.began)  # the chapter, and when
         self.facts = facts.machine() | {"load at the start": facts.load()}
         self.machine = {"cpu": {"brand_raw": facts.processor()}, "python_version": platform.python_version()}
 
@@ -57,6 +69,24 @@ class Running:
             when = getattr(report, "when", "collect")
             where = "" if when == "call" else f" ({'while it was read' if when == 'collect' else when})"
             self.failures.append({"name": report.nodeid + where, "message": _message(report)})
+
+    def progress(self, item: pytest.Item) -> None:
+        """A line for a chapter that begins, and for a benchmark that begins a while after the line before."""
+        chapter, now = _chapter(item), time.monotonic()
+        begins = self.said[0] != chapter
+        if begins or now - self.said[1] > QUIET:
+            done = self.number - self.left.total()
+            rest = ", ".join(name for name in self.left if name != chapter)
+            words = f"[{_clock(now - self.began)}] {done} of {self.number} done, now {chapter}"
+            words += f" ({self.left[chapter]} left in it)"
+            words += (f", then {rest}" if rest else "") if begins else f": {item.name}"
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                reporter.write_line(words)
+            self.said = (chapter, now)
+        self.left[chapter] -= 1
+        self.left += Counter()  # without chapters that are over
 
     def added(self) -> dict[str, Any]:
         """For the JSON."""
@@ -74,6 +104,7 @@ class Running:
 
     def write(self) -> tuple[Run, Comparison | None]:
         """All of it, as it stands."""
+        self.written = time.monotonic()
         session = self.config._benchmarksession  # type: ignore[attr-defined]
         told = self.config.hook.pytest_benchmark_generate_json(
             config=self.config,
@@ -91,10 +122,20 @@ class Running:
 
 
 def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """The error itself, shortened."""
+    """The error itself, shortened. One that announces another, of a process elsewhere, has that at its end."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
-    return " ".join(text.strip().partition("\n")[0].split())[:300]
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [""]
+    told = [lines[0], lines[-1]] if lines[0].endswith(":") and len(lines) > 1 else lines[:1]
+    return " ".join(" ".join(told).split())[:300]
+
+
+def _chapter(item: pytest.Item) -> str:
+    return item.path.stem.removeprefix("bench_")
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 _RUNNING = pytest.StashKey[Running]()
@@ -137,6 +178,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     for report in _EARLY:
         running.note(report)
+    running.left = Counter(_chapter(item) for item in session.items)
+    running.number = len(session.items)
     for path in {item.path for item in session.items}:
         text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         running.chapters[path.stem.removeprefix("bench_")] = " ".join(text.partition("\n\n")[0].split())
@@ -149,7 +192,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     running = item.config.stash.get(_RUNNING, None)
     bench = getattr(item, "funcargs", {}).get("benchmark")
     if running is not None:
-        chapter = item.path.stem.removeprefix("bench_")
+        chapter = _chapter(item)
         running.took[chapter] = running.took.get(chapter, 0.0) + call.duration
         if call.when == "call" and report.passed and _unjudged(bench):
             report.outcome = "failed"
@@ -167,15 +210,49 @@ def _unjudged(bench: Any) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """What is known is written before the next begins, which may be the one that ends it all."""
+    """What is known is written before the next chapter, and now and then: the next benchmark may be the one that ends it all."""
     running = item.config.stash.get(_RUNNING, None)
     if running is not None:
         running.ahead = item.nodeid
+        running.progress(item)
     done = yield
     if running is not None:
         running.ahead = nextitem.nodeid if nextitem is not None else ""
-        running.write()
+        over = nextitem is None or nextitem.path != item.path
+        if over or time.monotonic() - running.written > REST:
+            running.write()
     return done
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _limited(item):
+        return (yield)
+
+
+@contextmanager
+def _limited(item: pytest.Item) -> Iterator[None]:
+    """TimeoutError in what lasts longer than the limit, as soon as it gives way to Python."""
+    if item.config.stash.get(_RUNNING, None) is None or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"not done after {LIMIT:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

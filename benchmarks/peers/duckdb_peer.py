@@ -13,6 +13,7 @@ differences of two such integrals: nothing is summed twice, whatever the window'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,13 @@ class DuckDB:
                 where enum_code(symbol) % {threads} = {i} order by symbol, file_row_number""")
         if threads > 1:
             self._run(f"create view ticks as {' union all '.join(f'from {table}' for table in self._tables)}")
+
+    def sorted_ticks(self) -> Iterator[pa.Table]:
+        """The loaded ticks by key and time, in parts: symbol, t, price."""
+        for table in self._tables:
+            found = self.connection.sql(f"select symbol, make_timestamp(t) as t, price from {table}")
+            for batch in found.to_arrow_reader(1 << 20):
+                yield pa.Table.from_batches([batch])
 
     def close(self) -> None:
         """Give back its memory."""

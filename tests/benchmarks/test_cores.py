@@ -44,6 +44,17 @@ def test_threads_and_processes_are_kept_to_as_many_cores_and_let_go_again() -> N
     assert pa.cpu_count() == arrow
 
 
+def test_processes_that_run_already_are_kept_to_them_too() -> None:
+    before = here()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with on_cores(1):
+            assert len(os.sched_getaffinity(child.pid)) == 1
+        assert len(os.sched_getaffinity(child.pid)) == before
+    finally:
+        child.communicate(b"\n")
+
+
 def test_cores_are_given_back_after_an_error() -> None:
     before = here()
 

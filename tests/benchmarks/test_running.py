@@ -78,6 +78,7 @@ def ran(folder: Path, *arguments: str, **files: str) -> tuple[int, str, Run]:
     """Exit code and output of a run of these files, and its rows."""
     (folder / "pytest.ini").write_text("[pytest]\npython_files = bench_*.py\n")
     (folder / "conftest.py").write_text('pytest_plugins = ["pulse.benchmarks.running"]\n')
+    chosen = {name: files.pop(name) for name in list(files) if name.isupper()}  # settings
     for name, text in files.items():
         (folder / f"bench_{name}.py").write_text(text)
     command = [
@@ -93,7 +94,9 @@ def ran(folder: Path, *arguments: str, **files: str) -> tuple[int, str, Run]:
     told = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PULSE_BENCH"))
     }
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=folder, env=told)
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, cwd=folder, env=told | chosen
+    )
     (file,) = folder.glob(".benchmarks/2*/run.json")
     return done.returncode, done.stdout + done.stderr, read(file)
 
@@ -171,3 +174,38 @@ def test_an_earlier_run_that_cannot_be_read_ends_it_at_once(tmp_path: Path) -> N
     (tmp_path / "old.json").write_text("{}")
     with pytest.raises(ValueError, match="not enough values"):
         ran(tmp_path, "--pulse-compare", str(tmp_path / "old.json"), a_good=GOOD)
+
+
+HANGING = """
+import time
+import pytest
+from pulse.benchmarks.recording import exact, record
+
+
+def test_that_hangs(benchmark):
+    record(benchmark, lambda: time.sleep(60), group="g", contender="numpy", work=1, accuracy=exact())
+
+
+def test_elsewhere(benchmark):
+    raise RuntimeError("An exception was thrown from the worker:\\nTraceback\\n  in there\\nValueError: no room")
+"""
+
+
+def test_what_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
+    code, _, run = ran(tmp_path, a_hanging=HANGING, b_good=GOOD, PULSE_BENCH_LIMIT="0.5")
+    assert code == 1
+    told = "\n".join(f"{one['name']}: {one['message']}" for one in run.failures)
+    assert "test_that_hangs: TimeoutError: not done after 0.5 s" in told
+    assert (
+        "test_elsewhere: RuntimeError: An exception was thrown from the worker: ValueError: no room" in told
+    )
+    assert [row.contender for row in run.rows] == ["pulse", "DuckDB"]
+
+
+def test_progress_says_what_runs_and_what_remains(tmp_path: Path) -> None:
+    _, said, _ = ran(tmp_path, a_good=GOOD, b_good=GOOD)
+    lines = [line for line in said.splitlines() if line.startswith("[")]
+    assert [line.partition("] ")[2] for line in lines] == [
+        "0 of 4 done, now a_good (2 left in it), then b_good",
+        "2 of 4 done, now b_good (2 left in it)",
+    ]
