@@ -31,6 +31,7 @@ from pulse.core.certainty import CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
+from pulse.core.unpickling import unpickled
 from pulse.kernels import key_state
 from pulse.kernels import validate as checks
 from pulse.kernels.key_state import NO_SLACK, Layout
@@ -451,7 +452,7 @@ def pack(kept: KeyState) -> bytes:
 
 def unpack(data: bytes) -> KeyState:
     """The state that :func:`pack` made bytes of."""
-    version, key, whole, real, unmodelled = pickle.loads(data)
+    version, key, whole, real, unmodelled = unpickled(data)
     if version != _VERSION:
         raise ValidatorError(
             f"validator: state of version {version}, expected {_VERSION}; start from a new checkpoint"

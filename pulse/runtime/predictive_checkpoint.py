@@ -9,7 +9,7 @@
 
 In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
 batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is ours alone
-and is pickled, as on Spark: a checkpoint is to be trusted like the program.
+and is pickled, as on Spark; reading it runs nothing but what rebuilds values (:mod:`pulse.core.unpickling`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def keep_fingerprint(job: Job, engine: str = "spark") -> None:
     if not file.exists():
         replace_file(file, json.dumps(mine, indent=2, sort_keys=True).encode())
         return
-    kept = json.loads(file.read_text(encoding="utf-8"))
+    kept = _read_json(file)
     changed = list(_differences(kept, mine, ""))
     if changed:
         raise CheckpointError(
@@ -83,12 +83,15 @@ class Progress:
         self.folder = Path(job.checkpoint) / "local"
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / "state").exists():
-            self._restore((self.folder / "state").read_bytes())
+            self._restore(self.folder / "state")
 
-    def _restore(self, data: bytes) -> None:
+    def _restore(self, file: Path) -> None:
         from pulse.runtime.predictive_state import unpack_state
 
-        kept = unpack_state(data)
+        try:
+            kept = unpack_state(file.read_bytes())
+        except PulseError as e:
+            raise CheckpointError(f"{file}: {e}") from e
         self.batch = kept["batch"]
         self.seen = {name: set(map(Path, files)) for name, files in kept["seen"].items()}
         self.prediction = Prediction(self.prediction.predictor, **kept["prediction"])
@@ -98,10 +101,14 @@ class Progress:
         """The files of a batch that was begun and is not whole."""
         if self.folder is None or not (self.folder / "next").exists():
             return None
-        plan = json.loads((self.folder / "next").read_text(encoding="utf-8"))
-        if plan["batch"] != self.batch:
-            return None
-        return {name: [Path(one) for one in plan["files"].get(name, [])] for name in self.seen}
+        file = self.folder / "next"
+        plan = _read_json(file)
+        try:
+            if plan["batch"] != self.batch:
+                return None
+            return {name: [Path(one) for one in plan["files"].get(name, [])] for name in self.seen}
+        except (KeyError, TypeError, AttributeError) as e:
+            raise _damaged(file, e) from e
 
     def begin(self, files: Files) -> None:
         """A batch of these files is under way."""
@@ -129,6 +136,21 @@ class Progress:
         seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
         kept = {"batch": self.batch, "seen": seen, "prediction": state, "beside": self.beside}
         replace_file(self.folder / "state", pack_state(kept))
+
+
+def _read_json(file: Path) -> Any:
+    """What a small file of a checkpoint holds."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise _damaged(file, e) from e
+
+
+def _damaged(file: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{file}: expected what a job keeps, got something else ({type(error).__name__}: {error}); restore it, or give the job a "
+        "new checkpoint and a new sink"
+    )
 
 
 def replace_file(file: Path, data: bytes) -> None:

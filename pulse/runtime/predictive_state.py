@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.core.errors import PulseError
+from pulse.core.unpickling import unpickled
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.predictive_accents import Follower, Heard, follow
@@ -53,7 +55,7 @@ from pulse.validation.needs import PACE
 from pulse.validation.tuple_log import Chunk
 from pulse.validation.validator import Counts, Validator
 
-VERSION = 2
+VERSION = 3
 TALLIED = tuple(one.name for one in fields(Tally))
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
     f"{name} long" for name in TALLIED
@@ -62,7 +64,7 @@ ROWS = "place int, channel string, stream string, now long, payload binary, " + 
 
 CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
 ACCENTS, ENDING = "accents", "ending"
-_HEADER = struct.Struct("<IQ")
+_HEADER = struct.Struct("<IQI")
 _KEPT_BOUNDS = 16
 
 
@@ -81,19 +83,25 @@ class StateError(PulseError, ValueError):
 
 
 def pack_state(state: object) -> bytes:
-    """State for the store: version and length, then compressed."""
+    """State for the store: version, length and checksum, then compressed."""
     raw = pickle.dumps(state, protocol=5)
-    return _HEADER.pack(VERSION, len(raw)) + bytes(pa.compress(raw, codec="lz4", asbytes=True))
+    packed = bytes(pa.compress(raw, codec="lz4", asbytes=True))
+    return _HEADER.pack(VERSION, len(raw), zlib.crc32(packed)) + packed
 
 
 def unpack_state(data: bytes) -> Any:
-    """What :func:`pack_state` packed."""
-    version, length = _HEADER.unpack_from(data)
+    """What :func:`pack_state` packed; see :mod:`pulse.core.unpickling` for what it may hold."""
+    version, length, checksum = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     if version != VERSION:
         raise StateError(f"state of version {version}, expected {VERSION}: start the job on a new checkpoint")
-    raw = pa.decompress(data[_HEADER.size :], length, codec="lz4", asbytes=True)
+    packed = data[_HEADER.size :]
+    if zlib.crc32(packed) != checksum:
+        raise StateError(
+            "state that is damaged or cut short: its checksum is another; restore it, or start the job on a new checkpoint"
+        )
+    raw = pa.decompress(packed, length, codec="lz4", asbytes=True)
     try:
-        return pickle.loads(raw)
+        return unpickled(raw)
     except (AttributeError, ImportError, TypeError, pickle.UnpicklingError) as e:
         raise StateError(
             f"state that another version of pulse kept ({e}): start the job on a new checkpoint, or go on with that version"

@@ -9,7 +9,6 @@ replaces what it has of that batch gives every result exactly once. Files do; co
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -173,11 +172,13 @@ class AlertSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
         """Say what the batch's changes mean."""
+        from pulse.runtime.predictive_state import pack_state
+
         if self.state is not None:
             self.alerts = self._before(batch)
         said = [] if now is None else self.alerts.take(changes, now)
         if self.state is not None:
-            replace_file(self.state / f"{batch:012d}", pickle.dumps(self.alerts))
+            replace_file(self.state / f"{batch:012d}", pack_state(self.alerts))
             for old in sorted(self.state.glob("[0-9]*"))[:-_KEPT_STATES]:
                 old.unlink(missing_ok=True)
         if self.path is not None and said:
@@ -191,7 +192,9 @@ class AlertSink:
         earlier = [one for one in self.state.glob("[0-9]*") if int(one.name) < batch]
         if not earlier:
             return Alerts(self.keys)
-        found = pickle.loads(max(earlier).read_bytes())
+        from pulse.runtime.predictive_state import unpack_state
+
+        found = unpack_state(max(earlier).read_bytes())
         assert isinstance(found, Alerts)
         return found
 

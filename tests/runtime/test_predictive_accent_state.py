@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def test_state_of_an_older_follower_is_refused_by_name(begun: Path, older: str) 
 
 def test_classes_that_are_no_more_are_refused_by_name() -> None:
     raw = pickle.dumps(AccentStateError).replace(b"AccentStateError", b"AccentStateEvent")
-    data = _HEADER.pack(VERSION, len(raw)) + bytes(pa.compress(raw, codec="lz4", asbytes=True))
+    packed = bytes(pa.compress(raw, codec="lz4", asbytes=True))
+    data = _HEADER.pack(VERSION, len(raw), zlib.crc32(packed)) + packed
     with pytest.raises(
         StateError, match=r"another version of pulse kept .*AccentStateEvent.* new checkpoint"
     ):

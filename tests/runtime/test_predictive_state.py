@@ -224,5 +224,5 @@ def test_tuples_set_aside_pass_through_the_second_stage(tmp_path: Path) -> None:
 def test_state_of_another_version_is_refused() -> None:
     kept = pack_state({"a": np.arange(3)})
     assert unpack_state(kept)["a"].tolist() == [0, 1, 2]
-    with pytest.raises(StateError, match="state of version 3, expected 2: start the job on a new checkpoint"):
-        unpack_state(b"\x03" + kept[1:])
+    with pytest.raises(StateError, match="state of version 4, expected 3: start the job on a new checkpoint"):
+        unpack_state(b"\x04" + kept[1:])
