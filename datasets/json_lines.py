@@ -74,7 +74,7 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
                 continue
             try:
                 row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # also a number of more digits than Python reads
                 wrong[number] = f"not JSON: {_short(line.strip())}"
                 continue
             if isinstance(row, dict):

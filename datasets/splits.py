@@ -26,7 +26,7 @@ from pulse.core.time import parse_instant
 from pulse.datasets.errors import DatasetError, MalformedRowError, MissingInputError
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
 from pulse.stream.accents import Accent, AlterData
-from pulse.stream.affine import Affine
+from pulse.stream.affine import Affine, AffineError, exact
 from pulse.stream.description import Description
 from pulse.stream.log import AccentLog
 
@@ -119,8 +119,8 @@ def split_ratio(text: Any) -> Fraction:
     """
     try:
         match = _RATIO.fullmatch(text.lower()) if isinstance(text, str) else None
-        ratio = Fraction(match[1]) / Fraction(match[2]) if match else Fraction(text)
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        ratio = exact(match[1]) / exact(match[2]) if match else exact(text)
+    except (AffineError, ZeroDivisionError):
         ratio = Fraction(0)
     if ratio <= 0:
         raise DatasetError(f"expected a ratio such as 4:1 (new to old), got {text!r}")

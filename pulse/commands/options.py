@@ -13,6 +13,7 @@ import typer
 from pulse.core.errors import PulseError
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_VERSION = re.compile(r"[0-9]{1,18}")
 _MOST = 1_000_000  # values of one parameter; more are a slip of the pen
 
 Query = Annotated[str, typer.Argument(help="The query, or @FILE.", show_default=False)]
@@ -37,7 +38,7 @@ Accumulate = Annotated[
 Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
 Stored = Annotated[Path, typer.Argument(help="The folder of a stored model.")]
 Engine = Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")]
-Master = Annotated[str, typer.Option("--master", help="Spark's master.")]
+Master = Annotated[str, typer.Option("--master", envvar="PULSE_MASTER", help="Spark's master.")]
 JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -112,7 +113,7 @@ def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
         found = {}
         for one in listed:
             name, _, number = one.partition("=")
-            if not name.strip() or not number.strip().isdigit():
+            if not name.strip() or not _VERSION.fullmatch(number.strip()):
                 raise OptionError(f"--revised-from {one}: expected STREAM=VERSION, such as S=3")
             found[name.strip()] = int(number)
         return found
@@ -120,7 +121,7 @@ def since(given: Iterable[str] | None) -> int | str | dict[str, int] | None:
         raise OptionError(
             f"--revised-from {','.join(listed)}: expected one version or time, or STREAM=VERSION each"
         )
-    return int(listed[0]) if listed[0].isdigit() else listed[0]
+    return int(listed[0]) if _VERSION.fullmatch(listed[0]) else listed[0]
 
 
 def accents(given: Iterable[str] | None) -> str | dict[str, str] | None:
@@ -209,7 +210,7 @@ def _values(part: str, option: str) -> list[Any]:
         ends = [Decimal(end.strip()) for end in part.split(":")]
     except InvalidOperation:
         ends = []
-    if len(ends) not in (2, 3) or not all(end.is_finite() for end in ends):
+    if len(ends) not in (2, 3) or not all(end.is_finite() and end.adjusted() < 300 for end in ends):
         raise OptionError(f"--param {option}: expected FROM:TO or FROM:TO:STEP in numbers, got {part}")
     start, stop, step = (*ends, Decimal(1))[:3]
     if step <= 0 or stop < start:

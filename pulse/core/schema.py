@@ -226,7 +226,7 @@ class StreamSchema:
             parts = json.loads(text)
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
             time, points = parts["time"], bool(parts.get("points", False))
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
         for role, of_role in pairs.items():  # a mapping would lose the second of a name without a word
             _check_names([name for name, _ in of_role], where=f"stream schema, {role}")

@@ -178,6 +178,6 @@ def _ends(data: bytes) -> bool:
         return said.endswith(b"]]" if said.startswith(b"[[") else b"]")
     try:
         json.loads(last)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -65,8 +65,8 @@ def of_row(text: str, at: int | None, time: str, last: int) -> Control:
     if text.lstrip().startswith("{"):
         try:
             value = json.loads(text)
-        except json.JSONDecodeError as e:
-            raise AccentError(f"accent: expected an object of JSON, got {text!r} ({e.msg})") from None
+        except (ValueError, RecursionError) as e:  # no JSON, nested too deep, or a number of too many digits
+            raise AccentError(f"accent: expected an object of JSON, got {text!r} ({e})") from None
         value.setdefault("position", at)
     return control_from_json(value, position=at, times=[time])
 

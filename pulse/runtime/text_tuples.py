@@ -148,7 +148,7 @@ def read_json(file: Path, types: Types) -> pa.Table:
 def _object(line: str) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

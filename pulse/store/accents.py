@@ -75,7 +75,7 @@ def read_log(path: Path) -> AccentLog:
 def _read(path: Path, modified: int, size: int) -> AccentLog:
     try:
         return AccentLog.from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError, AccentError) as e:
+    except (OSError, ValueError, RecursionError, AccentError) as e:
         raise StoreError(f"{path}: cannot read the accents of the model: {e}") from e
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from pulse.core.elements import ControlElement
 from pulse.core.errors import PulseError
+from pulse.core.time import LIMIT
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description
 from pulse.stream.values import DescriptionError, scalar
@@ -250,7 +251,7 @@ def control_from_json(value: Any, *, position: int = 0, times: Collection[str] =
 
         return parse_control(value, position=position, times=times)
     name = value.get("primitive") if isinstance(value, dict) else None
-    if name not in _FIELDS:
+    if not isinstance(name, str) or name not in _FIELDS:
         raise AccentError(
             f"accent: expected a text or an object with 'primitive' one of {', '.join(_FIELDS)}, got {value!r}"
         )
@@ -262,8 +263,8 @@ def control_from_json(value: Any, *, position: int = 0, times: Collection[str] =
             f"{where}: expected only {', '.join(sorted(fields))}, got {', '.join(sorted(strange))}"
         )
     at = value.get("position", position)
-    if not isinstance(at, int) or isinstance(at, bool):
-        raise AccentError(f"{where}: expected a whole number as position, got {at!r}")
+    if not isinstance(at, int) or isinstance(at, bool) or abs(at) > LIMIT:
+        raise AccentError(f"{where}: expected a whole number up to 10**18 as position, got {at!r}")
     try:
         given = value.get("description", "true")
         described = (

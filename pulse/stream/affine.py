@@ -33,11 +33,19 @@ def exact(number: Any, what: str = "number") -> Fraction:
     if isinstance(number, bool):
         raise AffineError(f"{what}: expected a number, got {number!r}")
     try:
-        if isinstance(number, str) and (huge := _EXPONENT.search(number)) and len(huge[1]) > 4:
+        if isinstance(number, str) and (
+            "_" in number or ((huge := _EXPONENT.search(number)) and len(huge[1]) > 3)
+        ):
             raise ValueError  # before Fraction spells out all its zeros
-        return Fraction(number)
+        found = Fraction(number)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         raise AffineError(f"{what}: expected a finite number, got {number!r}") from None
+    # Numbers go to kernels as floats. Whole ones whose digits Python does not write could not even be shown.
+    if not -1074 < found.numerator.bit_length() - found.denominator.bit_length() < 1024 and found:
+        raise AffineError(
+            f"{what}: expected a number that floating point holds, got one that is too large or small"
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ class AccentLog:
         if where.endswith(".json"):
             try:
                 return cls.from_json(json.loads(text), where=where)
-            except json.JSONDecodeError as e:
+            except (ValueError, RecursionError) as e:
+                if isinstance(e, PulseError):
+                    raise
                 raise AccentError(f"{where}: expected JSON, got {e}") from None
         return cls.parse(text.splitlines(), where=where, times=times)
 
@@ -135,19 +137,25 @@ class AccentLog:
         return replace(both, attributes=names)
 
     def checked(
-        self, schema: StreamSchema, attributes: Collection[str] = (), *, raw: bool = False
+        self,
+        schema: StreamSchema,
+        attributes: Collection[str] = (),
+        *,
+        raw: bool = False,
+        altered: Collection[str] = (),
     ) -> AccentLog:
         """The log for a stream; an :class:`AccentError` names the first line that does not fit it.
 
         ``attributes`` are those of the data, of which a model may have only some. With ``raw`` tuples are at hand
-        (:mod:`pulse.stream.raw`); else accents that need them are an :class:`UnsupportedAccentError`.
+        (:mod:`pulse.stream.raw`); else accents that need them are an :class:`UnsupportedAccentError`. ``altered`` is what was
+        altered before: with the time among it, an instant says nothing of recorded times.
         """
         known = tuple(dict.fromkeys((*schema.names, *attributes)))
         added = added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
         # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.
         stays = set(known) if all(_is_alteration(one) for one in self.controls) else set[str]()
-        moved = {one.attribute for one in self.accents if _is_alteration(one)}
+        moved = {*altered, *(one.attribute for one in self.accents if _is_alteration(one))}
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
@@ -225,6 +233,8 @@ class AccentLog:
             raise AccentError(f"{where}: expected a list of accents, got {value!r}")
         found = [_from_object(one, f"{where}, accent {i}", ()) for i, one in enumerate(listed, 1)]
         names = value.get("attributes", []) if isinstance(value, Mapping) else []
+        if not isinstance(names, list):
+            raise AccentError(f"{where}: expected a list of attributes, got {names!r}")
         return replace(cls.of(found), attributes=tuple(map(str, names)))
 
 
@@ -232,8 +242,8 @@ def _control(line: str, where: str, times: Collection[str]) -> Control:
     if line.startswith("{"):
         try:
             given = json.loads(line)
-        except json.JSONDecodeError as e:
-            raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e.msg})") from None
+        except (ValueError, RecursionError) as e:  # no JSON, nested too deep, or a number of too many digits
+            raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e})") from None
         return _from_object(given, where, times)
     instant, bracket, rest = line.partition("[")
     if not bracket or not instant.strip():
@@ -302,7 +312,7 @@ def _check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
                 "the tuples with these accents (fit --accents)"
             )
         kind = "number" if name == schema.time or name in schema.modelled_names else values.kind
-        expected = _kind(types[name]) if name in types else kind
+        expected = kind_of(types[name]) if name in types else kind
         if values.kind and values.kind != expected:
             raise AccentError(
                 f"{control}: '{name}' is {types.get(name, 'a time' if name == schema.time else 'modelled')}, "
@@ -328,7 +338,7 @@ def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> Non
                 f"{said}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "
                 "tuples with these accents (fit --accents)"
             )
-        if role is not Role.TIME and _kind(types[accent.attribute]) != "number":
+        if role is not Role.TIME and not _is_alterable(types[accent.attribute]):
             raise AccentError(
                 f"{said}, {types[accent.attribute]}; expected numbers, as only they can be altered"
             )
@@ -338,11 +348,17 @@ def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> Non
         )
 
 
+def _is_alterable(type_: pa.DataType) -> bool:
+    """Whether values of a type that is not modelled can be undone to others of it."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_timestamp(type_))
+
+
 def _article(role: Role) -> str:
     return {"key": "a key", "time": "the time"}.get(role.value, f"an {role.value} attribute")
 
 
-def _kind(type_: pa.DataType) -> str:
+def kind_of(type_: pa.DataType) -> str:
+    """What values of a type are to descriptions."""
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return "string"
     return "boolean" if pa.types.is_boolean(type_) else "number"

@@ -37,6 +37,10 @@ class Policy:
         if isinstance(given, str):
             parts = (part.partition("=") for part in given.split(","))
             given = {name.strip(): choice.strip() for name, _, choice in parts}
+        if not isinstance(given, Mapping):
+            raise AccentError(
+                f"policy: expected one of {', '.join(CHOICES)}, or a mapping of add, drop and alter to them, got {given!r}"
+            )
         found: dict[str, Any] = {}
         for name, choice in given.items():
             if name not in asdict(cls()):

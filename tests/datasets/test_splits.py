@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,3 +86,11 @@ def test_rows_one_by_one_and_a_row_that_is_being_written(tmp_path):
     write(file, file.read_text() + "0\n")
     price, _ = split_rows(file, SCHEMA, ended=True)[-1].accents
     assert price.primitive.alpha(1) == 10
+
+
+@pytest.mark.parametrize(
+    "text", ["1e999999999", "1e9_999_999", "9" * 5000, "1:0", "nan", "-1", float("inf"), None]
+)
+def test_a_ratio_that_is_none_is_refused_before_its_digits_are_spelled_out(text: Any) -> None:
+    with pytest.raises(DatasetError, match="expected a ratio such as 4:1"):
+        split_ratio(text)

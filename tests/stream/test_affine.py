@@ -81,3 +81,13 @@ def test_texts_and_json_read_back(f: Affine) -> None:
 def test_bad_json(value: object) -> None:
     with pytest.raises(AffineError):
         Affine.from_json(value)
+
+
+@pytest.mark.parametrize(
+    "slope", ["1e999999999", "1e9_999_999", "1_0", "1e400", "1e-400", "9" * 400, "9" * 5000, 10**400]
+)
+def test_numbers_that_no_float_holds_are_refused_before_their_digits_are_spelled_out(slope: object) -> None:
+    with pytest.raises(AffineError):
+        Affine(slope, 0)
+    with pytest.raises(AffineError):
+        Affine.parse(f"y * {slope}")
