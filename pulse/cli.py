@@ -19,6 +19,7 @@ from pulse.commands.generate import generate
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
 from pulse.commands.options import JsonObject
+from pulse.commands.plot import plot
 from pulse.commands.query import query
 from pulse.commands.revise import revise
 from pulse.commands.run import run
@@ -86,6 +87,7 @@ def common(
       pulse check --stream S=prices @macd.sql --accents splits.log
       pulse revise prices --revisions corrections.parquet
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
+      pulse plot model prices --tuples ticks.parquet --out prices.png
       pulse run job.toml                        predict: results before the data arrives
       pulse fit --help                          the options of one command
     """
@@ -139,6 +141,7 @@ app.command(short_help="Show what a query becomes.")(explain)
 app.command(short_help="Show what a query does at accents.")(check)
 app.command(short_help="Run a predictive job.")(run)
 app.command(short_help="Show which inputs caused a result.")(lineage)
+app.add_typer(plot, name="plot", short_help="Draw models, answers, sweeps, lineage and tracks.")
 
 
 if __name__ == "__main__":

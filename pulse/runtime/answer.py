@@ -20,6 +20,7 @@ from pulse.store.model import Model
 from pulse.store.stored import Stored
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
     from pulse.runtime.revised import RevisedAnswer
@@ -144,11 +145,28 @@ class Answer:
         job.accents.check_end(out)
         return rows
 
-    def plot(self, **options: Any) -> Any:
-        """A picture of the answer; see :func:`pulse.plot.plot_answer`. Needs the extra ``plot``."""
+    def plot(self, **options: Any) -> Figure:
+        """A picture of the answer, values with their error and ranges with their certainty; options as of
+        :func:`pulse.plot.plot_answer`: ``attribute``, ``keys``, ``width``. Needs the extra ``plot``.
+
+        Tuples are drawn where the query has a rate, else segments. The answer is brought to this process: restrict it if it is
+        large.
+        """
         from pulse.plot import plot_answer
 
-        return plot_answer(self, **options)
+        columns = self.query.plan.columns
+        given = {"modelled": columns.modelled, "key": columns.key_names, "time": columns.time}
+        return plot_answer(self.to_arrow(), rate=self.query.rate, **given, **options)
+
+    def plot_lineage(self, row: int | None = None, **options: Any) -> Figure:
+        """A picture of one result segment, or of all, with the stored segments that caused it."""
+        from pulse.plot import plot_lineage
+        from pulse.validation.causes import causes
+
+        found = self._collected(self.segments(lineage=True))
+        behind = causes(found, row)
+        shown = found if row is None else found.slice(row % max(found.num_rows, 1), 1)
+        return plot_lineage(shown, behind, modelled=self.query.plan.columns.modelled, **options)
 
     def __repr__(self) -> str:
         engine = "in process" if self._spark is None else "on Spark"

@@ -1,8 +1,9 @@
 """A what-if sweep: one query over a grid of parameters, in one pass over the model (semantics 5).
 
-Parameters travel to the data. A worker reads its unit once and evaluates every variant on it; scans, and windows of one size,
-are shared by all variants that have them. What a variant alone needs is given up before the next, and shared windows when they
-outgrow their room, so memory does not depend on the size of the grid.
+Parameters travel to the data. A worker reads its unit once and evaluates every variant on it. Summaries of variants above windows
+are found together (:mod:`pulse.runtime.sweep_tails`). Of others scans, and windows of one size, are shared by all that
+have them; what a variant alone needs is given up before the next, and shared windows when they outgrow their room, so memory
+does not depend on the size of the grid.
 
 Queries with exchanges run variant by variant over what was read: what they shuffle depends on the parameters.
 """
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.errors import PulseError
-from pulse.operators.summary import Summary, from_rows
+from pulse.operators.summary import Summary, from_rows, to_rows
 from pulse.plan.nodes import Node, Scan
 from pulse.plan.query import Query
 from pulse.runtime import local
@@ -31,11 +32,13 @@ from pulse.runtime.fragment_work import result_of
 from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
 from pulse.runtime.scan import as_scanned, read
+from pulse.runtime.sweep_tails import Tails, tails
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
 from pulse.store.units import Unit
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
 Values = dict[str, Any]
@@ -113,6 +116,16 @@ class SweepJob:
             for values in self.grid
         )
 
+    @cached_property
+    def variants(self) -> tuple[Values, ...]:
+        """The parameters of each variant."""
+        return tuple(self.grid)
+
+    @cached_property
+    def tails(self) -> tuple[Tails, ...]:
+        """The variants that are evaluated together."""
+        return tails(self.jobs) if self.summary and self.one_pass else ()
+
     def check_end(self, emitted: Any) -> None:
         """Raise the error of variants that end at an accent, as a query of its own would, with what all of them gave."""
         ended = [
@@ -149,19 +162,31 @@ class SweepJob:
 
 
 def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
-    """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told."""
+    """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told.
+
+    Of a summary every variant has a row, those that are evaluated together in one batch.
+    """
+    done: dict[int, Summary] = {}
+    for some in sweep.tails:
+        done |= some.on_unit(unit)
+    if done:
+        rows = to_rows(list(done.values()), sweep.jobs[0].columns.modelled)
+        yield pa.RecordBatch.from_arrays([pa.array(list(done), pa.int64()), *rows], schema=sweep.schema)
     of = None
-    for number, (values, job) in enumerate(zip(sweep.grid, sweep.jobs, strict=True)):
+    left = [number for number in range(len(sweep.grid)) if number not in done]
+    for place, number in enumerate(left):
+        job = sweep.jobs[number]
         fragment = job.fragments[-1]
         wanted = job.reading(fragment), job.keys(fragment)
         if wanted != of:
             of, relation = wanted, read(wanted[0], unit, wanted[1])
             evaluation = Evaluation({}, possible=job.query.possible)
-            evaluation.expect(one.fragments[-1].root for one in sweep.jobs[number:])
+            evaluation.expect(sweep.jobs[other].fragments[-1].root for other in left[place:])
         scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
         leaves: dict[Node, Any] = {leaf: as_scanned(relation, leaf) for leaf in scans}
         evaluation.give(leaves)
-        yield sweep.labelled(number, values, result_of(job, evaluation, fragment.root))
+        result = result_of(job, evaluation, fragment.root)
+        yield sweep.labelled(number, sweep.variants[number], result)
         evaluation.keep_shared()
 
 
@@ -223,6 +248,12 @@ class Sweep:
         job.check_end(table)
         return table
 
+    def plot(self, value: str = "seconds", **options: Any) -> Figure:
+        """A picture of one column of the summary: a heat map over two parameters, a line over one. Needs the extra ``plot``."""
+        from pulse.plot import plot_sweep
+
+        return plot_sweep(self.summary(), self.grid.names, value=value, **options)
+
     def __repr__(self) -> str:
         axes = ", ".join(f"{name} ({len(values)} values)" for name, values in self.grid.axes)
         return f"Sweep({' '.join(self.query.text.split())!r}; {axes}: {len(self.grid)} variants)"
@@ -268,9 +299,13 @@ def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.Recor
     with ThreadPoolExecutor(threads) as pool:
         for begin in range(0, len(units), threads):
             running = [run_on_unit(sweep, unit) for unit in units[begin : begin + threads]]
-            for _ in sweep.grid:  # a variant of each unit at a time: no more is held, however many there are
-                for batch in pool.map(next, running):
-                    done += 1
+            while running:  # a variant of each unit at a time: no more is held, however many there are
+                made = list(pool.map(lambda one: next(one, None), running))
+                running = [one for one, batch in zip(running, made, strict=True) if batch is not None]
+                for batch in made:
+                    if batch is None:
+                        continue
+                    done += batch.num_rows if sweep.summary else 1
                     if batch.num_rows:
                         yield batch
                     if progress is not None:

@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -39,6 +39,9 @@ from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
 from pulse.store.stored import Stored
 from pulse.stream.log import AccentLog
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ENDS, ASIDE, CLOSING, OLD, TUPLES = "_ends", "_aside", "closing", "_old", "_tuples"
 UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
@@ -203,6 +206,25 @@ class Model:
             if files
             else None
         )
+
+    def plot(self, **options: Any) -> Figure:
+        """A picture of the model: its pieces, the tube that the truth never leaves, and ``tuples`` (a table or files), if given.
+
+        ``key``, ``start`` and ``end`` as of :meth:`read`; without a key the first ``keys`` (6) keys are drawn. ``attribute`` is
+        by default all; ``width`` in inches. In the units in force at each instant. Needs the extra ``plot``.
+        """
+        from pulse.store.picture import picture
+
+        return picture(self, **options)
+
+    def plot_tracks(self, **options: Any) -> Figure:
+        """A map of positions (``x`` and ``y``, or longitude and latitude): all tracks, ``pairs`` that went together in colour.
+
+        ``key``, ``start`` and ``end`` as of :meth:`read`; the rest as of :func:`pulse.plot.plot_tracks`.
+        """
+        from pulse.store.picture import track_picture
+
+        return track_picture(self, **options)
 
     def _filter(self, key: Any, start: Any, end: Any) -> Any:
         condition = None

@@ -1,0 +1,42 @@
+"""Pictures with matplotlib (the extra ``plot``), which is loaded when the first one is drawn.
+
+::
+
+    segments, tuples, tables ──curves: exact, or thinned to columns──> model  answer  sweep  lineage  tracks ──> Figure
+                                                                                                         └──> page (HTML)
+
+What is drawn is given as data: models as segments, answers as tables. Objects that know more (a stored model, an answer, a
+sweep) have a method ``plot`` that calls these functions.
+"""
+
+from __future__ import annotations
+
+from pulse.plot.answer import plot_answer
+from pulse.plot.errors import PlotError
+from pulse.plot.lineage import plot_lineage
+from pulse.plot.model import plot_model
+from pulse.plot.page import Code, Picture, Section, page
+from pulse.plot.picture import both_widths, check_picture, save, write_whole
+from pulse.plot.sweep import parameters_of, plot_sweep
+from pulse.plot.table import Table
+from pulse.plot.tracks import Together, plot_tracks
+
+__all__ = [
+    "Code",
+    "Picture",
+    "PlotError",
+    "Section",
+    "Table",
+    "Together",
+    "both_widths",
+    "check_picture",
+    "page",
+    "parameters_of",
+    "plot_answer",
+    "plot_lineage",
+    "plot_model",
+    "plot_sweep",
+    "plot_tracks",
+    "save",
+    "write_whole",
+]

@@ -1,0 +1,152 @@
+"""An answer over time: its values inside the error they can have, on a ground that says how sure each range is.
+
+Certain ranges lie on green, likely ones on orange, possible ones on grey hatching. Nothing is drawn over what the answer leaves
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core.coefficients import to_padded
+from pulse.plot.curves import COLUMNS, Curve, Pieces, curve
+from pulse.plot.drawing import curve_marks, draw_curve, shade
+from pulse.plot.errors import PlotError
+from pulse.plot.model import MOST_KEYS
+from pulse.plot.style import INK, WIDE, legend, over_time, panels, shade_patch, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_answer(
+    table: pa.Table,
+    *,
+    modelled: Sequence[str],
+    key: Sequence[str] = (),
+    time: str = "t",
+    attribute: str | None = None,
+    rate: int | None = None,
+    keys: int = MOST_KEYS,
+    width: float = WIDE,
+) -> Figure:
+    """One panel for each of the first ``keys`` keys: an attribute (by default the first) with its error and its certainty.
+
+    ``table`` has tuples, if it has the column ``time``, else segments, as :meth:`Answer.to_arrow` gives them; ``rate`` is
+    that of the tuples in microseconds, so that it is known where some are left out.
+    """
+    names = [name for name in modelled if attribute in (None, name)]
+    if not names:
+        has = ", ".join(modelled) or "none: it says only who and when"
+        raise PlotError(
+            f"plot: there is no modelled column {attribute or ''!r} to draw; the answer has {has}"
+        )
+    groups = split_rows(table, [name for name in key if name in table.column_names], keys)
+    figure, axes = panels(len(groups), width, height=2.4 if len(groups) < 3 else 1.8)
+    made: Curve | None = None
+    found: set[str] = set()
+    for one, (label, rows) in zip(axes, groups, strict=True):
+        made, seen = draw_answer(one, rows, names[0], time, rate)
+        found |= set(seen)
+        titled(one, label, y=names[0])
+        over_time(one)
+    marks = curve_marks(made, label=names[0], colour=INK) if made is not None else []
+    legend(
+        figure,
+        [*marks[:2], *(shade_patch(name) for name in ("certain", "likely", "possible") if name in found)],
+    )
+    return figure
+
+
+def draw_answer(
+    axes: Axes, rows: pa.Table, name: str, time: str, rate: int | None = None
+) -> tuple[Curve, list[str]]:
+    """Rows of one key onto axes; the curve, and the certainties that occur."""
+    certainty = np.array(rows.column("certainty").to_pylist(), dtype=object)
+    if time in rows.column_names:
+        made, begin, end, certainty = _sampled(rows, name, time, rate, certainty)
+    else:
+        pieces = _pieces(rows, name)
+        made = curve(pieces)
+        order = np.argsort(pieces.ref + pieces.lo * 1e6, kind="stable")
+        ends = [pieces.ref + np.round(one * 1e6).astype(np.int64) for one in (pieces.lo, pieces.hi)]
+        begin, end = (one[order].astype("datetime64[us]") for one in ends)
+        certainty = certainty[order]
+        made = made._replace(holes=[])  # what the answer leaves out is no hole of a model
+    seen = shade(axes, begin, end, certainty, columns=COLUMNS)
+    draw_curve(axes, made, colour=INK)
+    return made, seen
+
+
+def _pieces(rows: pa.Table, name: str) -> Pieces:
+    ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    c = to_padded(rows.column(name).combine_chunks()) if rows.num_rows else np.zeros((0, 1))
+    lo, hi, err = (rows.column(one).to_numpy() for one in ("lo", "hi", f"{name}_err"))
+    return Pieces(ref, lo, hi, c, err)
+
+
+def _sampled(
+    rows: pa.Table, name: str, time: str, rate: int | None, certainty: Any
+) -> tuple[Curve, Any, Any, Any]:
+    """Tuples as a curve that is broken where some are left out, and the range that each stands for."""
+    at = rows.column(time).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    order = np.argsort(at, kind="stable")
+    at, certainty = at[order], certainty[order]
+    value, err = (rows.column(one).cast(pa.float64()).to_numpy()[order] for one in (name, f"{name}_err"))
+    step = rate or (int(np.median(np.diff(at))) if len(at) > 1 else 1_000_000)
+    left_out = np.flatnonzero(np.diff(at) > 1.5 * step) + 1 if len(at) > 1 else np.zeros(0, np.int64)
+    begin, end = at, at + step
+    end = np.minimum(end, np.r_[at[1:], end[-1:]]) if len(at) else end
+    shown = [np.insert(one, left_out, np.nan) for one in (value, value - err, value + err)]
+    when = np.insert(at, left_out, at[left_out])
+    made = _columns(when, *shown) if len(at) > 4 * COLUMNS else (when, shown[0], *shown)
+    none = np.zeros(0)
+    empty = np.zeros(0, "datetime64[us]")
+    drawn = Curve(
+        made[0].astype("datetime64[us]"),
+        *made[1:],
+        len(at) > 4 * COLUMNS,
+        (empty, none, none),
+        [],
+        (empty, none, none),
+    )
+    ranges = (one.astype("datetime64[us]") for one in (begin, end))
+    return drawn, *ranges, certainty
+
+
+def _columns(at: Any, value: Any, low: Any, high: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """The smallest and largest of each column of the picture, with the band around them."""
+    width = max((at[-1] - at[0]) / COLUMNS, 1.0)
+    column = np.minimum((at - at[0]) // width, COLUMNS - 1).astype(np.int64)
+    bounds = []
+    for of, take, start in (
+        (value, np.fmin, np.inf),
+        (value, np.fmax, -np.inf),
+        (low, np.fmin, np.inf),
+        (high, np.fmax, -np.inf),
+    ):
+        into = np.full(COLUMNS, start)
+        take.at(into, column, of)
+        bounds.append(np.where(np.isfinite(into), into, np.nan))
+    places = at[0] + (width * (np.arange(COLUMNS) + 0.5)).astype(np.int64)
+    return (places, *bounds)  # type: ignore[return-value]
+
+
+def split_rows(table: pa.Table, names: Sequence[str], most: int) -> list[tuple[str, pa.Table]]:
+    """The rows of each of the first keys, with a label."""
+    if not names or not table.num_rows:
+        return [("", table)]
+    distinct = table.select(names).group_by(list(names), use_threads=False).aggregate([]).slice(0, most)
+    found = []
+    for key in distinct.to_pylist():
+        mask = np.ones(table.num_rows, bool)
+        for name, one in key.items():
+            mask &= pc.equal(table.column(name), pa.scalar(one, table.schema.field(name).type)).to_numpy()
+        found.append((", ".join(f"{name}={one}" for name, one in key.items()), table.filter(pa.array(mask))))
+    return found

@@ -1,0 +1,149 @@
+"""A result and the segments that caused it: the answer on top, below it each input, its causes marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.segments import SegmentBatch
+from pulse.plot.answer import draw_answer
+from pulse.plot.curves import curve
+from pulse.plot.drawing import draw_curve
+from pulse.plot.errors import PlotError
+from pulse.plot.model import pieces_of
+from pulse.plot.style import BLUE, INK, RED, WIDE, legend, over_time, panels, shade_patch, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_INPUTS = 5
+_MOST_BARS = 4000
+
+
+def plot_lineage(
+    result: pa.Table,
+    causes: pa.Table,
+    *,
+    modelled: Sequence[str],
+    attribute: str | None = None,
+    inputs: Mapping[str, SegmentBatch] | None = None,
+    width: float = WIDE,
+) -> Figure:
+    """``result``: segments of an answer; ``causes``: the input segments behind them, as :meth:`Answer.causes` gives them.
+
+    Every key among the causes is a row of bars, one for each segment's range. Of ``inputs``, the models by their streams'
+    names, the curves are drawn instead, those of the causes in red.
+    """
+    if not result.num_rows:
+        raise PlotError("plot: there are no results, so nothing caused them")
+    names = [name for name in modelled if attribute in (None, name)]
+    if attribute is not None and not names:
+        raise PlotError(
+            f"plot: there is no modelled column {attribute!r} to draw; the results have {', '.join(modelled) or 'none'}"
+        )
+    drawn = _drawn_inputs(inputs or {}, causes)
+    rows = (1 if names else 0) + max(len(drawn), 1)
+    figure, axes = panels(rows, width, height=2.0)
+    marks: list[Any] = []
+    if names:
+        _, seen = draw_answer(axes[0], result, names[0], time="")
+        titled(axes[0], "the result", y=names[0])
+        marks = [shade_patch(one) for one in seen]
+    below = axes[1:] if names else axes
+    for one, (label, batch, ids) in zip(below, drawn, strict=False):
+        _input(one, label, batch, ids)
+    if not drawn:
+        _bars(below[0], causes)
+    begin, end = _span(result, causes)
+    for one in axes:
+        one.set_xlim(begin, end)
+        over_time(one)
+    legend(figure, [*marks, *_marks(bool(drawn))])
+    return figure
+
+
+def _span(result: pa.Table, causes: pa.Table) -> tuple[Any, Any]:
+    ends = [_ends(table) for table in (result, causes) if table.num_rows]
+    begin, end = min(one[0].min() for one in ends), max(one[1].max() for one in ends)
+    margin = max((end - begin) // 50, 1)
+    return (begin - margin).astype("datetime64[us]"), (end + margin).astype("datetime64[us]")
+
+
+def _ends(table: pa.Table) -> tuple[Any, Any]:
+    ref = table.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    lo, hi = (np.round(table.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi"))
+    return ref + lo, ref + hi
+
+
+def _drawn_inputs(
+    inputs: Mapping[str, SegmentBatch], causes: pa.Table
+) -> list[tuple[str, SegmentBatch, Any]]:
+    """The keys of the inputs that hold causes: label, segments around the causes, and which of these are causes."""
+    ids = causes.column("segment_id").to_numpy()
+    found = []
+    for stream, batch in inputs.items():
+        named = batch if batch.has("segment_id") else batch.with_ids()
+        own = np.isin(named.column("segment_id").to_numpy(zero_copy_only=False), ids)
+        for rank in np.unique(named.key_ranks[own]):
+            mine = named.filter(named.key_ranks == rank)
+            said = ", ".join(f"{name}={mine.column(name)[0].as_py()}" for name in mine.schema.key_names)
+            found.append((f"{stream}: {said}" if said else stream, mine, ids))
+    return found[:_MOST_INPUTS]
+
+
+def _input(axes: Axes, label: str, batch: SegmentBatch, ids: Any) -> None:
+    attribute = batch.schema.modelled_names[0]
+    causing = np.isin(batch.column("segment_id").to_numpy(zero_copy_only=False), ids)
+    draw_curve(axes, curve(pieces_of(batch.filter(~causing), attribute))._replace(holes=[]), colour=BLUE)
+    draw_curve(
+        axes, curve(pieces_of(batch.filter(causing), attribute))._replace(holes=[]), colour=RED, width=2.0
+    )
+    titled(axes, f"{label}: {_causes(int(causing.sum()))}", y=attribute)
+    begin = batch.ref + batch.lo * 1e6
+    end = batch.ref + batch.hi * 1e6
+    near = (end >= begin[causing].min()) & (begin <= end[causing].max())
+    _fit_height(axes, batch.filter(near), attribute)
+
+
+def _fit_height(axes: Axes, batch: SegmentBatch, attribute: str) -> None:
+    """As high as what is shown of the model needs, not all of it."""
+    made = curve(pieces_of(batch, attribute))
+    low, high = (
+        np.nanmin(np.r_[made.tube_low, made.points[1]]),
+        np.nanmax(np.r_[made.tube_high, made.points[1]]),
+    )
+    margin = 0.08 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+
+
+def _bars(axes: Axes, causes: pa.Table) -> None:
+    keys = causes.column("key").to_pylist()
+    labels = list(dict.fromkeys(keys))[: 4 * _MOST_INPUTS]
+    begin, end = _ends(causes)
+    for place, label in enumerate(labels):
+        own = np.flatnonzero(np.array([key == label for key in keys]))[:_MOST_BARS]
+        spans = [(begin[i] / 86_400e6, max(end[i] - begin[i], 1) / 86_400e6) for i in own]
+        axes.broken_barh(
+            spans, (place - 0.35, 0.7), facecolor=RED, alpha=0.75, edgecolor="white", linewidth=0.5
+        )
+    axes.set_yticks(range(len(labels)), [str(label) for label in labels])
+    axes.xaxis_date()
+    axes.invert_yaxis()
+    titled(axes, f"caused by {causes.num_rows:,} input segments")
+
+
+def _marks(curves: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    marks = [Line2D([], [], color=RED, linewidth=2.5, label="segments that caused it")]
+    if curves:
+        marks.append(Line2D([], [], color=BLUE, linewidth=1.5, label="others of the same key"))
+    return marks if curves else [Line2D([], [], color=INK, linewidth=1.2, label="result"), *marks]
+
+
+def _causes(count: int) -> str:
+    return "1 cause" if count == 1 else f"{count:,} causes"

@@ -1,0 +1,110 @@
+"""How pictures look: colours that the colour-blind can tell apart, a light ground, letters that stay readable on a phone.
+
+Figures are made without pyplot: no window opens, no state is kept, and a notebook shows what a function returns. matplotlib
+(the extra ``plot``) is loaded when the first figure is made, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pulse.plot.errors import PlotError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HOW = "pip install 'pulse-stream[plot]'"
+
+# Okabe and Ito's colours, which differ in lightness, too.
+INK, BLUE, ORANGE, GREEN, RED = "#1c2733", "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, GREY, GROUND = "#56B4E9", "#CC79A7", "#8a94a0", "#ffffff"
+SERIES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
+
+# Colour, opacity and hatching of what is certain, likely, possible: each of the three tells them apart by itself.
+SHADES: dict[str, tuple[str, float, str | None]] = {
+    "certain": (GREEN, 0.32, None),
+    "likely": (ORANGE, 0.30, None),
+    "possible": (GREY, 0.18, "///"),
+}
+
+WIDE, NARROW = 9.0, 4.6
+"""Inches: for a desk, and for a phone, where letters keep their size and the picture loses width."""
+DOTS = 144  # per inch
+COLUMNS = 1200  # columns that curves are thinned to: as many as a picture has pixels to show them
+
+
+def require() -> None:
+    """That matplotlib is there."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError as e:
+        raise PlotError(f"plot: matplotlib is missing ({e}); install it with {HOW}") from None
+
+
+def panels(
+    count: int, width: float = WIDE, *, height: float = 2.2, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels below each other with one axis of time, or of whatever they share."""
+    require()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 0.8 + height * max(count, 1)), layout="constrained", dpi=100)
+    figure.set_facecolor(GROUND)
+    if not count:
+        return figure, []
+    made = figure.subplots(count, 1, squeeze=False, gridspec_kw={"height_ratios": ratios})
+    axes = [row[0] for row in made]
+    for one in axes:
+        tidy(one)
+    return figure, axes
+
+
+def tidy(axes: Axes) -> None:
+    """Only the lines that are needed."""
+    axes.set_facecolor(GROUND)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.tick_params(labelsize=9, colors=INK)
+    axes.grid(True, color="#e6e9ec", linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+def titled(axes: Axes, title: str = "", *, x: str = "", y: str = "") -> None:
+    """Its title and the names of its axes."""
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel(x, fontsize=9, color=INK)
+    axes.set_ylabel(y, fontsize=9, color=INK)
+
+
+def over_time(axes: Axes) -> None:
+    """Instants along the bottom, in as few letters as tell them apart."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    width, _ = axes.figure.get_size_inches()  # type: ignore[union-attr]
+    locator = AutoDateLocator(minticks=3, maxticks=9 if width > NARROW + 1 else 5)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.get_offset_text().set_fontsize(9)
+
+
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """What the marks mean, below the picture; nothing where there are no marks."""
+    if handles:
+        width, _ = figure.get_size_inches()
+        figure.legend(
+            handles=list(handles),
+            loc="outside lower center",
+            ncols=min(len(handles), 5 if width > NARROW + 1 else 2),
+            frameon=False,
+            fontsize=9,
+        )
+
+
+def shade_patch(certainty: str) -> Any:
+    """The mark of a certainty for a legend."""
+    from matplotlib.patches import Patch
+
+    colour, alpha, hatch = SHADES[certainty]
+    return Patch(facecolor=colour, alpha=alpha, hatch=hatch, label=certainty)

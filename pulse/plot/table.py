@@ -1,0 +1,76 @@
+"""A small table, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header and rows; a column of numbers, or of texts that begin with a digit or a sign, stands to the right."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+        """From whatever the cells are; floats with four digits.
+
+        >>> print("\\n".join(Table.of(["pair", "m"], [["a, b", 12.3456], ["c", 7]]).lines()))
+        pair      m
+        a, b  12.35
+        c         7
+        """
+        return cls(tuple(head), tuple(tuple(_text(cell) for cell in row) for row in rows))
+
+    @property
+    def right(self) -> tuple[bool, ...]:
+        """Which columns are of numbers."""
+        return tuple(
+            bool(self.rows) and all(row[i] == "–" or row[i][:1] in "0123456789+-−" for row in self.rows)
+            for i in range(len(self.head))
+        )
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        rows = (self.head, *self.rows)
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
+        return [
+            "  ".join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(row, widths, self.right, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+
+    def html(self) -> str:
+        """For a page; it scrolls by itself where it is too wide."""
+        kinds = [' class="number"' if right else "" for right in self.right]
+        head = "".join(
+            f'<th scope="col"{kind}>{escape(cell)}</th>' for cell, kind in zip(self.head, kinds, strict=True)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+            + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f'<div class="scrolls" role="region" tabindex="0" aria-label="{escape(self.head[0])} and others">'
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return "–"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, float):
+        return f"{cell:,.4g}" if abs(cell) < 1e4 else f"{cell:,.0f}"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return str(cell)

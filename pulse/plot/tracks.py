@@ -1,0 +1,175 @@
+"""Tracks on a map: where moving objects went, and which of them went together, where and when.
+
+Positions in metres (``x``, ``y``) are drawn in kilometres, degrees (``lon``, ``lat``) as they are; either way a circle on
+the ground is a circle in the picture, as far as a flat map allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+from pulse.core.segments import SegmentBatch
+from pulse.core.time import to_microseconds
+from pulse.kernels.polynomial import evaluate
+from pulse.plot.errors import PlotError
+from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, legend, require, tidy, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PAIRS = 6
+_MOST_STROKES = 60_000  # of all tracks together; of more, every so many-th
+_PER_CURVE = 8
+_DEGREES = {"lon": "lat", "longitude": "latitude"}
+
+
+class Together(NamedTuple):
+    """That two objects were together from ``start`` to ``end`` (µs since 1970, or anything that is read as an instant)."""
+
+    one: Any
+    other: Any
+    start: Any
+    end: Any
+
+
+def plot_tracks(
+    batch: SegmentBatch,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    pairs: Sequence[Together] = (),
+    most: int = MOST_PAIRS,
+    width: float = WIDE,
+) -> Figure:
+    """All tracks in grey, and the first ``most`` of the pairs in colour while they were together, the first enlarged.
+
+    ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
+    """
+    across, up = _positions(batch, x, y)
+    require()
+    from matplotlib.figure import Figure
+
+    count = 2 if pairs else 1
+    beside = width > NARROW + 1 and count == 2
+    size = (width, 4.6 if beside or count == 1 else 2.0 * width)
+    figure = Figure(figsize=size, layout="constrained", dpi=100)
+    made = figure.subplots(1, 2) if beside else figure.subplots(count, 1, squeeze=False)[:, 0]
+    axes: list[Axes] = list(np.atleast_1d(made))
+    scale = 1.0 if across in _DEGREES else 1e-3
+    _all_tracks(axes[0], batch, across, up, scale)
+    shown = list(pairs)[:most]
+    marks = [
+        _highlight(axes[0], batch, pair, SERIES[i % len(SERIES)], across, up, scale)
+        for i, pair in enumerate(shown)
+    ]
+    named = (across, up) if scale == 1.0 else (f"{across} (km)", f"{up} (km)")
+    titled(axes[0], f"{len(np.unique(batch.key_ranks)):,} tracks", x=named[0], y=named[1])
+    if shown:
+        _highlight(axes[1], batch, shown[0], SERIES[0], across, up, scale, ends=True)
+        titled(axes[1], f"{shown[0].one} and {shown[0].other}", x=named[0], y=named[1])
+        _room(axes[1])
+    for one in axes:
+        tidy(one)
+        one.set_aspect(_aspect(batch, up, across), adjustable="datalim")
+    legend(figure, marks)
+    return figure
+
+
+def _positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, str]:
+    names = batch.schema.modelled_names
+    usual = [("x", "y"), *_DEGREES.items()]
+    across, up = next((one for one in usual if set(one) <= set(names)), (None, None))
+    found = x or across, y or up
+    for name in found:
+        if name not in names:
+            raise PlotError(
+                f"plot: a map needs two modelled attributes, such as x and y or lon and lat; "
+                f"got {name or 'none'}, the model has {', '.join(names)}"
+            )
+    return str(found[0]), str(found[1])
+
+
+def _aspect(batch: SegmentBatch, up: str, across: str) -> float:
+    if across not in _DEGREES or not len(batch):
+        return 1.0
+    middle = float(np.median(batch.coefficients(up)[:, 0]))
+    return 1.0 / max(np.cos(np.radians(middle)), 0.05)
+
+
+def _strokes(batch: SegmentBatch, across: str, up: str, scale: float) -> FloatArray:
+    """The way of each segment as ``(n, points, 2)``."""
+    cx, cy = batch.coefficients(across), batch.coefficients(up)
+    count = 2 if max(cx.shape[1], cy.shape[1]) <= 2 else _PER_CURVE
+    local = (batch.lo[:, None] + (batch.hi - batch.lo)[:, None] * np.linspace(0.0, 1.0, count)).ravel()
+    places = [evaluate(np.repeat(c, count, axis=0), local).reshape(-1, count) for c in (cx, cy)]
+    return scale * np.stack(places, axis=2)
+
+
+def _all_tracks(axes: Axes, batch: SegmentBatch, across: str, up: str, scale: float) -> None:
+    from matplotlib.collections import LineCollection
+
+    strokes = _strokes(batch, across, up, scale)
+    if (
+        len(strokes) > _MOST_STROKES
+    ):  # a stroke for as many segments of a key as it takes, from the first's start to the last's end
+        strokes = _joined(batch, strokes)
+    axes.add_collection(
+        LineCollection(list(strokes), colors=GREY, linewidths=0.6, alpha=0.55, capstyle="round")
+    )
+    axes.autoscale_view()
+
+
+def _joined(batch: SegmentBatch, strokes: FloatArray) -> FloatArray:
+    order = np.lexsort((batch.ref + batch.lo * 1e6, batch.key_ranks))
+    every = -(-len(order) // _MOST_STROKES)
+    ranks = batch.key_ranks[order]
+    first = np.flatnonzero(np.r_[True, np.diff(ranks) > 0])
+    place = np.arange(len(order)) - np.repeat(first, np.diff(np.r_[first, len(order)]))
+    begins = np.flatnonzero(place % every == 0)
+    ends = np.r_[begins[1:], len(order)] - 1
+    joined: FloatArray = np.stack([strokes[order[begins], 0], strokes[order[ends], -1]], axis=1)
+    return joined
+
+
+def _highlight(
+    axes: Axes,
+    batch: SegmentBatch,
+    pair: Together,
+    colour: str,
+    across: str,
+    up: str,
+    scale: float,
+    *,
+    ends: bool = False,
+) -> Any:
+    """Two tracks while they were together; ``ends`` marks where they begin and end, with the time."""
+    from matplotlib.lines import Line2D
+
+    start, end = (int(to_microseconds(one)[0]) for one in (pair.start, pair.end))
+    for key, style in ((pair.one, "-"), (pair.other, "--")):
+        own = batch.of_key(key).restrict(start, end).sort()
+        if not len(own):
+            continue
+        way = _strokes(own, across, up, scale).reshape(-1, 2)
+        axes.plot(way[:, 0], way[:, 1], color=colour, linewidth=1.8, linestyle=style)
+        if ends:
+            for place, when in ((way[0], start), (way[-1], end)):
+                axes.plot(*place, "o", color=colour, markersize=4)
+                axes.annotate(
+                    _clock(when), place, xytext=(4, 4), textcoords="offset points", fontsize=8, color=INK
+                )
+    label = f"{pair.one} and {pair.other}, {_clock(start)} to {_clock(end)}"
+    return Line2D([], [], color=colour, linewidth=2.0, label=label)
+
+
+def _clock(microseconds: int) -> str:
+    return str(np.datetime64(microseconds, "us").astype("datetime64[m]")).partition("T")[2]
+
+
+def _room(axes: Axes) -> None:
+    axes.margins(0.15)
