@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN2, IN_INT1, IN_INT2, INT, OUT2, OUT_INT2, kernel, step
+from pulse.kernels.going_on import FADE, keep_on, least, model_at, sag, tolerance
 from pulse.kernels.key_state import (
     BOUND,
     CHANGE,
@@ -57,45 +58,7 @@ TRUTH, MEMORY, COLUMNS = 0, 1, 2
 ROW, KEY, BEGIN, END, KIND = range(5)  # of an event
 EVENT = 5
 
-_KEEP = 1.0 - 1.0 / 64.0  # of the restlessness, per tuple: about the last 64 count
 _ULPS = 4 * 2.220446049250313e-16
-
-
-@step
-def _model(real, g, at, k, x):
-    """Value at ``x`` of the ``k`` coefficients from column ``at`` on."""
-    value = real[g, at + k - 1]
-    for j in range(k - 2, -1, -1):
-        value = value * x + real[g, at + j]
-    return value
-
-
-@step
-def _sag(real, g, at, k, x, length):
-    """How far the model can leave its chord over the ``length`` seconds up to ``x``: ``h**2 / 8 * max|M''|``."""
-    bend, power = 0.0, 1.0
-    for j in range(2, k):
-        bend += j * (j - 1) * abs(real[g, at + j]) * power
-        power *= x
-    return bend * length * length * 0.125
-
-
-@step
-def _tolerance(real, g, base, n, bounds, a, least):
-    """What attribute ``a`` may be off by where the truth is ``least`` or larger in size; ``base``: column of its ``err``."""
-    slack = real[g, base + SLACK * n]
-    if slack >= 0.0:
-        return slack
-    allowed = min(real[g, base], real[g, base + BOUND * n])
-    if real[g, base + OWN * n] != 0.0:
-        allowed = min(allowed, max(bounds[a, 0] * least, bounds[a, 1]))
-    return allowed
-
-
-@step
-def _least(a, b):
-    """The smallest size on the straight line between two values."""
-    return 0.0 if a * b < 0.0 or (a < 0.0) != (b < 0.0) else min(abs(a), abs(b))
 
 
 @step
@@ -113,10 +76,10 @@ def _held(data, state, i, g, k, until):
         end = old
         if truth == LINEAR:
             end = v[a, i] if until == t[i] else old + (v[a, i] - old) * ((until - last) / (t[i] - last))
-        allowed = _tolerance(real, g, base, n, bounds, a, _least(old, end))
-        off = max(abs(real[g, base + RESIDUAL * n]), abs(end - _model(real, g, a * k, k, x)))
+        allowed = tolerance(real, g, base, n, (bounds[a, 0], bounds[a, 1]), least(old, end))
+        off = max(abs(real[g, base + RESIDUAL * n]), abs(end - model_at(real, g, a * k, k, x)))
         if k > 2:
-            off += _sag(real, g, a * k, k, x, length)
+            off += sag(real, g, a * k, k, x, length)
         if not off <= allowed:
             return False
     return True
@@ -129,8 +92,8 @@ def _near(data, state, i, g, k):
     whole, real = state
     n, x = rules.shape[0], (t[i] - whole[g, REF]) / MICROSECONDS
     for a in range(n):
-        off = abs(v[a, i] - _model(real, g, a * k, k, x))
-        if not off <= _tolerance(real, g, n * k + a, n, bounds, a, abs(v[a, i])):
+        off = abs(v[a, i] - model_at(real, g, a * k, k, x))
+        if not off <= tolerance(real, g, n * k + a, n, (bounds[a, 0], bounds[a, 1]), abs(v[a, i])):
             return False
     return True
 
@@ -175,65 +138,17 @@ def _see(data, state, i, g, k, keep, kind):
     if known:
         x = (t[i] - whole[g, REF]) / MICROSECONDS
         span = n * (k + PER_ATTRIBUTE) + 3
-        real[g, span] = _KEEP * real[g, span] + seconds
-        real[g, span + 1] = _KEEP * real[g, span + 1] + 1.0
+        real[g, span] = FADE * real[g, span] + seconds
+        real[g, span + 1] = FADE * real[g, span + 1] + 1.0
         for a in range(n):
             base = n * k + a
-            residual = v[a, i] - _model(real, g, a * k, k, x)
+            residual = v[a, i] - model_at(real, g, a * k, k, x)
             jump = residual - real[g, base + RESIDUAL * n]
-            real[g, base + SQUARES * n] = _KEEP * real[g, base + SQUARES * n] + jump * jump
+            real[g, base + SQUARES * n] = FADE * real[g, base + SQUARES * n] + jump * jump
             real[g, base + RESIDUAL * n] = residual
     for a in range(n):
         real[g, n * k + a + SEEN * n] = v[a, i]
     whole[g, LAST] = t[i]
-
-
-@step
-def _within(data, state, i, g, k, off):
-    """Whether tuple ``i``, which comes after its key's newest and before the model expires, keeps to the model in every way.
-
-    What :func:`_held` and :func:`_near` say together, with each value of the model computed once; ``off[a]`` gets what it misses.
-    """
-    t, v, rules, bounds = data
-    whole, real = state
-    n = rules.shape[0]
-    x = (t[i] - whole[g, REF]) / MICROSECONDS
-    for a in range(n):
-        value, base = v[a, i], n * k + a
-        model = _model(real, g, a * k, k, x)
-        off[a] = value - model
-        if not abs(off[a]) <= _tolerance(real, g, base, n, bounds, a, abs(value)):
-            return False
-        if rules[a, TRUTH] != SAMPLES:
-            old = real[g, base + SEEN * n]
-            end = value if rules[a, TRUTH] == LINEAR else old
-            apart = max(abs(real[g, base + RESIDUAL * n]), abs(end - model))
-            if k > 2:
-                apart += _sag(real, g, a * k, k, x, (t[i] - whole[g, LAST]) / MICROSECONDS)
-            if not apart <= _tolerance(real, g, base, n, bounds, a, _least(old, end)):
-                return False
-    return True
-
-
-@step
-def _goes_on(data, state, i, g, k, off):
-    """Whether tuple ``i`` is :func:`_within`; if so it is taken note of as by :func:`_see`, where no line is fitted."""
-    if not _within(data, state, i, g, k, off):
-        return False
-    t, v, rules, _ = data
-    whole, real = state
-    n = rules.shape[0]
-    span = n * (k + PER_ATTRIBUTE) + 3
-    real[g, span] = _KEEP * real[g, span] + (t[i] - whole[g, LAST]) / MICROSECONDS
-    real[g, span + 1] = _KEEP * real[g, span + 1] + 1.0
-    for a in range(n):
-        base = n * k + a
-        jump = off[a] - real[g, base + RESIDUAL * n]
-        real[g, base + SQUARES * n] = _KEEP * real[g, base + SQUARES * n] + jump * jump
-        real[g, base + RESIDUAL * n] = off[a]
-        real[g, base + SEEN * n] = v[a, i]
-    whole[g, LAST] = t[i]
-    return True
 
 
 @step
@@ -292,22 +207,15 @@ def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
     n, k, m = rules.shape[0], rules.shape[1] - COLUMNS, 0
     keep = _keep(rules)
     off = np.empty(n)
-    for i in range(t.shape[0]):
+    i = -1
+    while True:
+        i = keep_on(data, state, who, i + 1, k, keep, off)  # most tuples, and the short way for them
+        if i == t.shape[0]:
+            return m
         g, now = who[0, i], t[i]
         if not _finite(v, i):
             m = _put(events, m, i, g, now, now, NOT_FINITE)
             continue
-        # Most tuples, and the short way for them; loops over a number of coefficients that is written here are unrolled.
-        goes_on = keep == 0.0 and whole[g, LAST] < now < whole[g, EXPIRY] and whole[g, STARTED] != 0
-        if goes_on and (who.shape[0] == 1 or who[1, i] == whole[g, CHANGE]):
-            if k == 1:
-                goes_on = _goes_on(data, state, i, g, 1, off)
-            elif k == 2:
-                goes_on = _goes_on(data, state, i, g, 2, off)
-            else:
-                goes_on = _goes_on(data, state, i, g, k, off)
-            if goes_on:
-                continue
         if now < whole[g, LAST]:
             m = _put(events, m, i, g, now, now, LATE)
             continue
@@ -333,7 +241,6 @@ def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
             for j in range(n * k + n):
                 pieces[m, j] = real[g, j]
             m = _put(events, m, i, g, now, now + horizon, kind)
-    return m
 
 
 class Events(NamedTuple):

@@ -382,3 +382,65 @@ def test_shapes_that_do_not_fit_are_refused(change) -> None:
     }
     with pytest.raises(ValueError, match="validate: "):
         validate(**{**given, **change})
+
+
+@given(watched(), st.sampled_from([0, 4]))
+def test_more_attributes_and_more_coefficients_of_nothing_change_nothing(case, memory) -> None:
+    """One and two attributes of lines go a way of their own: as three and more, and as parabolas without a bend, do."""
+    truths, keys, bounds, slopes, horizon, _ = case
+    n = len(truths)
+    mixed = sorted(((g, *one) for g, key in enumerate(keys) for one in key), key=lambda one: (one[1], one[0]))
+    t = np.array([one[1] for one in mixed], np.int64)
+    v = np.array([[*one[2], *slopes] for one in mixed], float).reshape(-1, 2 * n).T.copy()
+    who = np.array([[one[0] for one in mixed]], np.int64)
+    rules = np.array([[TRUTHS[truth], memory, a, n + a] for a, truth in enumerate(truths)])
+
+    def run(values, table, limits):
+        layout = Layout(table.shape[0], table.shape[1] - 2)
+        state = fresh(len(keys), layout)
+        found = validate(t, values, who, table, np.array(limits), horizon, state)
+        real = {name: state[1][:, getattr(layout, name)] for name in ("err", "last", "residual", "squares")}
+        return found, state[0], real, state[1][:, -5:]
+
+    plain, whole, real, moments = run(v, rules, bounds)
+    bent, *others = run(v, np.column_stack([rules, np.full(n, -1)]), bounds)
+    np.testing.assert_array_equal(bent.event, plain.event)
+    np.testing.assert_array_equal(others[0], whole)
+    np.testing.assert_array_equal(others[2], moments)
+    thrice = np.concatenate([rules, rules, rules])
+    thrice[:, 2] = np.arange(3 * n)
+    thrice[:, 3] += 2 * n
+    many, *others = run(np.concatenate([v[:n], v[:n], v]), thrice, [*bounds] * 3)
+    np.testing.assert_array_equal(many.event, plain.event)
+    np.testing.assert_array_equal(others[0], whole)
+    np.testing.assert_array_equal(others[2], moments)
+    for name, mine in real.items():
+        np.testing.assert_array_equal(others[1][name], np.tile(mine, 3))
+
+
+@given(watched())
+def test_constants_are_lines_without_a_slope(case) -> None:
+    truths, keys, bounds, _, horizon, _ = case
+    n = len(truths)
+    mixed = sorted(((g, *one) for g, key in enumerate(keys) for one in key), key=lambda one: (one[1], one[0]))
+    t = np.array([one[1] for one in mixed], np.int64)
+    v = np.array([one[2] for one in mixed], float).reshape(-1, n).T.copy()
+    who = np.array([[one[0] for one in mixed]], np.int64)
+    rules = np.array([[TRUTHS[truth], 0, a, -1] for a, truth in enumerate(truths)])
+    constants, lines = fresh(len(keys), Layout(n, 1)), fresh(len(keys), Layout(n, 2))
+    as_constants = validate(t, v, who, rules[:, :3].copy(), np.array(bounds), horizon, constants)
+    as_lines = validate(t, v, who, rules, np.array(bounds), horizon, lines)
+    # Of a line the truth itself can be told in a repair, of a constant only where it began.
+    np.testing.assert_array_equal(as_constants.event, as_lines.event)
+    np.testing.assert_array_equal(constants[0], lines[0])
+    np.testing.assert_array_equal(constants[1][:, n:], lines[1][:, 2 * n :])
+
+
+def test_what_is_infinite_is_not_within_an_infinite_bound() -> None:
+    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    state[1][:, layout.own] = 0.0
+    assert check([0, 1, 2, 3], [5, 1e308, -np.inf, np.inf], state=state)[0] == [
+        (0, FIRST),
+        (2, NOT_FINITE),
+        (3, NOT_FINITE),
+    ]
