@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import BOOL, FLOAT, IN1, IN_BYTE1, INT, OUT_BYTE1, kernel, step
+from pulse.kernels._jit import BOOL, FLOAT, IN1, IN_BYTE1, INT, OUT_BYTE1, device, kernel, step
 
 Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
@@ -54,8 +54,9 @@ def _lower(code, own):
     return np.uint8(code if code < own else own)
 
 
-@kernel(IN1, IN1, IN1, IN1, INT, IN_BYTE1, OUT_BYTE1)
-def _compare(left, err_left, right, err_right, form, codes, out):
+@device
+def compare_forms(left, err_left, right, err_right, form, codes, out):
+    """Codes of ``left R right`` for each sample, at most its own; the form is one of :func:`form_of`, its sides exchanged."""
     n = out.shape[0]
     if form == _GREATER:
         for i in range(n):
@@ -69,6 +70,11 @@ def _compare(left, err_left, right, err_right, form, codes, out):
         for i in range(n):
             code = _equal(_difference(left[i], right[i]), err_left[i] + err_right[i])
             out[i] = _lower(code if form == _EQUAL else 3 - code, codes[i])
+
+
+@kernel(IN1, IN1, IN1, IN1, INT, IN_BYTE1, OUT_BYTE1)
+def _compare(left, err_left, right, err_right, form, codes, out):
+    compare_forms(left, err_left, right, err_right, form, codes, out)
 
 
 @kernel(IN1, IN1, FLOAT, INT, BOOL, IN_BYTE1, OUT_BYTE1)
@@ -133,7 +139,7 @@ def compare(
     >>> compare(one, err, np.array([0.5, 0.9, 0.5]), err, ">", own)
     array([3, 2, 2], dtype=uint8)
     """
-    form, exchanged = _form(relation)
+    form, exchanged = form_of(relation)
     arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in (left, err_left, right, err_right)]
     out = _out(arrays, codes)
     _compare(*(arrays[2:] + arrays[:2] if exchanged else arrays), form, codes, out)
@@ -146,7 +152,7 @@ def compare_constant(values: Array, err: Array, constant: float, relation: str, 
     >>> compare_constant(np.array([1.0, 2.0]), np.array([0.5, 0.5]), 1.2, "<", np.array([3, 3], np.uint8))
     array([2, 0], dtype=uint8)
     """
-    form, exchanged = _form(relation)
+    form, exchanged = form_of(relation)
     arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in (values, err)]
     out = _out(arrays, codes)
     _compare_constant(*arrays, float(constant), form, exchanged, codes, out)
@@ -163,14 +169,19 @@ def compare_distance(squares: Array, err: Array, square: float, relation: str, c
     """
     if not square >= 0.0:
         raise ValueError(f"square: expected the square of a number, got {square!r}")
-    form, exchanged = _form(relation)
+    form, exchanged = form_of(relation)
     arrays = [np.ascontiguousarray(x, dtype=np.float64) for x in (squares, err)]
     out = _out(arrays, codes)
     _compare_distance(*arrays, float(square), form, exchanged, codes, out)
     return out
 
 
-def _form(relation: str) -> tuple[int, bool]:
+def form_of(relation: str) -> tuple[int, bool]:
+    """A comparison as a form of ``D R 0``, and whether its sides are exchanged for it.
+
+    >>> form_of(">="), form_of("<=")
+    ((1, False), (1, True))
+    """
     if relation not in _FORMS:
         raise ValueError(f"relation: expected one of {', '.join(RELATIONS)}, got {relation!r}")
     return _FORMS[relation]

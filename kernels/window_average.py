@@ -40,7 +40,6 @@ from pulse.kernels._jit import (
     INT,
     OUT2,
     OUT_INT1,
-    OUT_INT2,
     device,
     kernel,
     routine,
@@ -57,7 +56,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
 _BOUNDS = types.Tuple((IN1, IN1, IN_BYTE1))
-_STRETCHES = types.Tuple((OUT_INT2, OUT_INT2, OUT_INT2))
+_STRETCHES = types.UniTuple(OUT_INT1, 3)
 _RESULTS = types.Tuple((OUT2, OUT2, types.Array(types.uint8, 2, "C")))
 
 _EPSILON = 2.220446049250313e-16
@@ -197,9 +196,9 @@ def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
         _write_codes(marks[at], marks[before], codes)
 
 
-@kernel(_TABLE, _BOUNDS, IN_INT1, IN_INT1, INT, BOOL, INT, _STRETCHES, _RESULTS, OUT_INT1)
-def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches, out, counts):
-    """Windows of several sizes, ascending, all as long beyond a multiple of the advance; ``counts``: their numbers of stretches.
+@kernel(_TABLE, _BOUNDS, IN_INT1, IN_INT1, INT, BOOL, INT, _STRETCHES, _RESULTS)
+def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches, out):
+    """Windows of several sizes, ascending, all as long beyond a multiple of the advance; returns how many stretches they have.
 
     All have the stretches of the smallest: a larger one is absent where it is not yet full, so that they can be compared place
     by place. Closing times are in the first half of the scratch.
@@ -216,6 +215,7 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
         np.empty(opens + room),
         np.empty(opens + room, np.int64),
     )
+    m = 0
     for g in range(offsets.shape[0] - 1):
         stop = offsets[g + 1]
         p = next_piece(lo, hi, offsets[g] - 1, stop)
@@ -229,14 +229,17 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
                 late, steps, places = 1, (advance - odd, odd), (0, opens)
             p, n, largest, reach = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
             base = sizes[0] // advance + late
-            for w in range(sizes.shape[0] if base < n else 0):
-                first, m = min(sizes[w] // advance + late, n), counts[w]
-                start = starts[w, m] + first - base
+            if base >= n:
+                continue
+            place = starts[m]
+            group[m], begin[m], starts[m + 1] = g, closing + base * advance, place + n - base
+            m += 1
+            for w in range(sizes.shape[0]):
+                first = min(sizes[w] // advance + late, n)
+                start = place + first - base
                 for array in (out[0], out[1]):
-                    array[w, starts[w, m] : start] = 0.0
-                out[2][w, starts[w, m] : start] = _ABSENT
-                group[w, m], begin[w, m], starts[w, m + 1] = g, closing + base * advance, start + n - first
-                counts[w] = m + 1
+                    array[w, place:start] = 0.0
+                out[2][w, place:start] = _ABSENT
                 if first < n:
                     seconds = sizes[w] / MICROSECONDS
                     scale = 1.0 if total else seconds
@@ -245,6 +248,23 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
                     _write_windows(
                         scratch, first, n, opens, scale, noise, out[0][w, to], out[1][w, to], out[2][w, to]
                     )
+    return m
+
+
+class Family(NamedTuple):
+    """Windows of several sizes with one set of stretches: ``values``, ``err`` and ``certainty`` have a row for each size.
+
+    Stretch ``s`` of group ``group[s]`` has the places ``offsets[s]:offsets[s + 1]``; rows may be longer than all of them. A
+    window that is not yet full where the smallest is has code 0 there.
+    """
+
+    sizes: tuple[int, ...]
+    group: Ints
+    first: Ints
+    offsets: Ints
+    values: Array
+    err: Array
+    certainty: Bytes
 
 
 class Windows(NamedTuple):
@@ -282,27 +302,46 @@ def window_averages_every(
     >>> found.first, found.values, found.err.round(12)
     (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
     """
+    found: dict[int, Windows] = {}
+    for one in window_families_every(
+        table, offsets, bounds, sizes_us=sizes_us, advance_us=advance_us, total=total
+    ):
+        n = one.offsets[-1]
+        for i, size in enumerate(one.sizes):
+            samples = (rows[i, :n] for rows in (one.values, one.err, one.certainty))
+            found[size] = Windows(one.group, one.first, one.offsets, *samples)
+    return [found[size] for size in sizes_us]
+
+
+def window_families_every(
+    table: tuple[Ints, Array, Array, Array],
+    offsets: Ints,
+    bounds: tuple[Array, Array | None, Bytes | None],
+    *,
+    sizes_us: Sequence[int],
+    advance_us: int,
+    total: bool = False,
+) -> list[Family]:
+    """As :func:`window_averages_every`, the windows that share their places together; by what sizes leave over a multiple of
+    ``advance``, ascending."""
     table, checked, offsets = _pieces(table, bounds, offsets)
     if advance_us <= 0 or any(size <= 0 for size in sizes_us):
         raise ValueError(f"expected positive microseconds, got sizes {sizes_us!r} and advance {advance_us!r}")
     room = _room(table[1], table[2], offsets, MICROSECONDS / advance_us)
     most_of_group, most = (math.ceil(x * (1 + 1e-9)) + 2 for x in room)
     n = len(table[0])
-    found: dict[int, Windows] = {}
-    for odd in {size % advance_us for size in sizes_us}:
+    made = []
+    for odd in sorted({size % advance_us for size in sizes_us}):
         sizes = np.array(sorted({size for size in sizes_us if size % advance_us == odd}), np.int64)
         w = len(sizes)
-        stretches = (np.empty((w, n), np.int64), np.empty((w, n), np.int64), np.zeros((w, n + 1), np.int64))
+        group, first, starts = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64)
         out = (np.empty((w, most)), np.empty((w, most)), np.empty((w, most), np.uint8))
-        counts = np.zeros(w, np.int64)
-        _window_every(
-            table, checked, offsets, sizes, advance_us, total, most_of_group, stretches, out, counts
+        m = _window_every(
+            table, checked, offsets, sizes, advance_us, total, most_of_group, (group, first, starts), out
         )
-        for i, (size, m) in enumerate(zip(sizes.tolist(), counts.tolist(), strict=True)):
-            group, first, starts = stretches[0][i, :m], stretches[1][i, :m], stretches[2][i, : m + 1]
-            samples = (one[i, : starts[-1]] for one in out)
-            found[size] = Windows(group.copy(), first.copy(), starts.copy(), *samples)
-    return [found[size] for size in sizes_us]
+        stretches = group[:m].copy(), first[:m].copy(), starts[: m + 1].copy()
+        made.append(Family(tuple(sizes.tolist()), *stretches, *out))
+    return made
 
 
 def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
@@ -320,6 +359,11 @@ def _pieces(table: Any, bounds: Any, offsets: Ints) -> Any:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets: expected ascending offsets from 0 to {n}")
     return (ref, lo, hi, c), (err, drift, codes), offsets
+
+
+def all_finite(family: Family) -> bool:
+    """Whether the values of all windows are: what is not finite stays so to the end of its run."""
+    return bool((np.abs(family.values[:, family.offsets[1:] - 1]) <= LARGEST).all())
 
 
 def first_not_finite(windows: Windows) -> int:

@@ -8,7 +8,7 @@ revision changes the figures by the difference of old and new rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import integrate
+from pulse.kernels.program import Tallies
 from pulse.kernels.summary import count, figures
 from pulse.kernels.timeline import MICROSECONDS
 from pulse.operators.relation import Relation
@@ -103,19 +104,38 @@ def schema(attributes: tuple[str, ...]) -> pa.Schema:
 
 def to_batch(summary: Summary, attributes: tuple[str, ...]) -> pa.RecordBatch:
     """A summary as a row."""
-    row: dict[str, float] = {
-        "ranges": summary.ranges,
-        "seconds": summary.seconds,
-        "certain": summary.certain,
-    }
+    return to_rows([summary], attributes)
+
+
+def to_rows(summaries: Sequence[Summary], attributes: tuple[str, ...]) -> pa.RecordBatch:
+    """Summaries as rows."""
+    columns: list[list[float]] = [
+        [one.ranges for one in summaries],
+        [one.seconds for one in summaries],
+        [one.certain for one in summaries],
+    ]
     for name in attributes:
-        one = summary.attributes[name]
-        row |= {
-            f"{name}_integral": one.integral,
-            f"{name}_smallest": one.smallest,
-            f"{name}_largest": one.largest,
-        }
-    return pa.RecordBatch.from_pylist([row], schema=schema(attributes))
+        of_name = [one.attributes[name] for one in summaries]
+        columns += [
+            [one.integral for one in of_name],
+            [one.smallest for one in of_name],
+            [one.largest for one in of_name],
+        ]
+    types = schema(attributes)
+    arrays = [pa.array(column, one.type) for column, one in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=types)
+
+
+def of_tallies(tallies: Tallies, program: int, attributes: tuple[str, ...], every: int) -> Summary:
+    """The figures that a program found of samples ``every`` microseconds."""
+    kept, ranges, certain, _ = tallies.counts[program].tolist()
+    step = every / MICROSECONDS
+    found = {}
+    for name, (total, over, smallest, largest) in zip(
+        attributes, tallies.figures[program].tolist(), strict=True
+    ):
+        found[name] = Figures((total - over) * step, smallest, largest)
+    return Summary(ranges, kept * step, certain * step, found)
 
 
 def from_rows(rows: Iterable[dict[str, float]], attributes: tuple[str, ...]) -> Summary:

@@ -21,7 +21,14 @@ import numpy as np
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.time import format_duration
-from pulse.kernels.window_average import Windows, first_not_finite, window_averages_every
+from pulse.kernels.window_average import (
+    Family,
+    Windows,
+    all_finite,
+    first_not_finite,
+    window_averages_every,
+    window_families_every,
+)
 from pulse.kernels.window_extremum import window_extremum_every
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
@@ -51,7 +58,7 @@ def integrals_samples(
     """
     if function not in ("sum", "avg"):
         raise OperatorError(f"window: expected sum or avg, got '{function}'")
-    relation = _present(relation)
+    relation = present(relation)
     found = window_averages_every(
         (relation.ref, relation.lo, relation.hi, relation.models[argument]),
         relation.offsets,
@@ -73,13 +80,32 @@ def integrals_samples(
     return made
 
 
+def integral_families(
+    relation: Relation, function: str, argument: str, sizes: Sequence[int], every: int, groups: slice
+) -> list[Family] | None:
+    """As :func:`integrals_samples` for some of the groups, as :func:`pulse.kernels.window_average.window_families_every` gives
+    them; None where a value is not finite. The relation has no rows that are marked as absent (:func:`present`)."""
+    begin, end = relation.offsets[groups.start], relation.offsets[groups.stop]
+    rows = slice(begin, end)
+    drift = relation.drift.get(argument)
+    found = window_families_every(
+        (relation.ref[rows], relation.lo[rows], relation.hi[rows], relation.models[argument][rows]),
+        relation.offsets[groups.start : groups.stop + 1] - begin,
+        (relation.err[argument][rows], None if drift is None else drift[rows], relation.certainty[rows]),
+        sizes_us=sizes,
+        advance_us=every,
+        total=function == "sum",
+    )
+    return found if all(map(all_finite, found)) else None
+
+
 def extremum_samples(
     relation: Relation, function: str, argument: str, output: str, size: int, every: int, columns: Columns
 ) -> Samples:
     """``min`` or ``max`` of a modelled attribute over ``[t - size, t)`` at all multiples ``t`` of ``every`` (microseconds)."""
     if function not in ("min", "max"):
         raise OperatorError(f"window: expected min or max, got '{function}'")
-    relation = _present(relation)
+    relation = present(relation)
     found = window_extremum_every(
         (relation.ref, relation.lo, relation.hi, relation.models[argument]),
         relation.offsets,
@@ -92,7 +118,7 @@ def extremum_samples(
     return _samples(relation, found, output, every, columns)
 
 
-def _present(relation: Relation) -> Relation:
+def present(relation: Relation) -> Relation:
     """Without rows that are marked as absent: to a window they are holes."""
     absent = relation.certainty == ABSENT
     return relation.take(np.flatnonzero(~absent)) if absent.any() else relation

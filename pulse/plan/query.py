@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from pulse.core.bounds import ErrorBound
@@ -45,7 +46,7 @@ class Query:
     possible: bool = False
     text: str = ""
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters, in order of appearance in the plan."""
         found: dict[str, None] = {}

@@ -58,7 +58,7 @@ SHARED_SCANS = 4
 
 _BYTES_PER_INSTANT = 17  # value, error and certainty
 
-_INTEGRALS = ("sum", "avg")
+INTEGRALS = ("sum", "avg")
 
 Homes = Callable[[Relation, Relation], PairHome]
 """From the two inputs of a pair join to which of their pairs are solved here."""
@@ -87,7 +87,7 @@ class Evaluation:
         """That these plans will be asked for as samples: their windows over one input are then evaluated in one pass."""
         for root in roots:
             for node in walk(root):
-                if isinstance(node, Window) and node.function in _INTEGRALS and not node.input.columns.points:
+                if isinstance(node, Window) and node.function in INTEGRALS and not node.input.columns.points:
                     self._expected.setdefault(_family(node), {})[node] = None
 
     def segments(self, node: Node) -> Relation:
@@ -208,7 +208,7 @@ class Evaluation:
                 return _point_window(node).sampled(self._points(input, self._possible), every)
             case Window(input) if isinstance(node.size, int):
                 below = self._segments(input, self._possible)
-                if node.function in _INTEGRALS:
+                if node.function in INTEGRALS:
                     return self._integrals(node, below, every)
                 return extremum_samples(
                     below, node.function, node.argument, node.output, node.size, every, node.columns
@@ -290,7 +290,7 @@ def window_operator(node: Window) -> Integral | Extremum:
     """What evaluates a window over ranges."""
     assert isinstance(node.size, int)
     assert node.advance is None or isinstance(node.advance, int)
-    operator = Integral if node.function in _INTEGRALS else Extremum
+    operator = Integral if node.function in INTEGRALS else Extremum
     return operator(node.function, node.argument, node.output, node.size, node.advance)
 
 

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.errors import PulseError
+from pulse.core.expression import Expression
 from pulse.operators.summary import Summary, from_rows, to_rows
-from pulse.plan.nodes import Node, Scan
+from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime import local
 from pulse.runtime.accents import aborted
@@ -31,7 +32,7 @@ from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.fragment_work import result_of
 from pulse.runtime.job import Job, prepare
 from pulse.runtime.local import Progress
-from pulse.runtime.scan import as_scanned, read
+from pulse.runtime.scan import Reading, as_scanned, read
 from pulse.runtime.sweep_tails import Tails, tails
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
@@ -102,7 +103,7 @@ class Grid:
 class SweepJob:
     """All that a worker needs to know; picklable. ``tuples`` or segments, or with ``summary`` figures of either."""
 
-    query: Query
+    queries: tuple[Query, ...]  # bound, one for each variant
     grid: Grid
     paths: Mapping[str, str | Stored]
     tuples: bool
@@ -112,8 +113,7 @@ class SweepJob:
     def jobs(self) -> tuple[Job, ...]:
         """The job of each variant."""
         return tuple(
-            prepare(self.query.bind(values), self.paths, tuples=self.tuples, summary=self.summary)
-            for values in self.grid
+            prepare(query, self.paths, tuples=self.tuples, summary=self.summary) for query in self.queries
         )
 
     @cached_property
@@ -167,19 +167,24 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
     Of a summary every variant has a row, those that are evaluated together in one batch.
     """
     done: dict[int, Summary] = {}
+    of: tuple[Reading, Expression] | None = None
     for some in sweep.tails:
-        done |= some.on_unit(unit)
+        if (some.reads, some.keys) != of:
+            of = some.reads, some.keys
+            relation = read(some.reads, unit, some.keys)
+        done |= some.summaries(relation)
     if done:
         rows = to_rows(list(done.values()), sweep.jobs[0].columns.modelled)
         yield pa.RecordBatch.from_arrays([pa.array(list(done), pa.int64()), *rows], schema=sweep.schema)
-    of = None
+    evaluation = None
     left = [number for number in range(len(sweep.grid)) if number not in done]
     for place, number in enumerate(left):
         job = sweep.jobs[number]
         fragment = job.fragments[-1]
         wanted = job.reading(fragment), job.keys(fragment)
         if wanted != of:
-            of, relation = wanted, read(wanted[0], unit, wanted[1])
+            of, relation, evaluation = wanted, read(wanted[0], unit, wanted[1]), None
+        if evaluation is None:
             evaluation = Evaluation({}, possible=job.query.possible)
             evaluation.expect(sweep.jobs[other].fragments[-1].root for other in left[place:])
         scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
@@ -206,8 +211,8 @@ class Sweep:
     ) -> None:
         self.query, self.grid = query, grid
         self._paths, self._spark = paths, spark
-        bound = [query.bind(values) for values in grid]  # values that do not fit are said now
-        self._has_rate = all(one.rate is not None for one in bound)
+        self._bound = tuple(query.bind(values) for values in grid)  # values that do not fit are said now
+        self._has_rate = all(one.rate is not None for one in self._bound)
 
     def tuples(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """The sampled tuples of every variant."""
@@ -259,7 +264,11 @@ class Sweep:
         return f"Sweep({' '.join(self.query.text.split())!r}; {axes}: {len(self.grid)} variants)"
 
     def _job(self, *, tuples: bool, summary: bool = False) -> SweepJob:
-        return SweepJob(self.query, self.grid, self._paths, tuples, summary)
+        used = {scan.stream for scan in scans(self.query.plan)}
+        pinned = {
+            name: Stored.of(path).pinned() if name in used else path for name, path in self._paths.items()
+        }
+        return SweepJob(self._bound, self.grid, pinned, tuples, summary)
 
     def _checked(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
         result = self._run(job, progress)

@@ -206,7 +206,8 @@ def test_progress_reaches_the_end(models: dict[str, Model]) -> None:
     ):  # units and variants; variants where there is an exchange
         told: list[tuple[int, ...]] = []
         swept(models, name).summary(lambda *step, told=told: told.append(step))
-        assert told == [(i + 1, total) for i in range(total)]
+        assert told == sorted(set(told))
+        assert told[-1] == (total, total)
 
 
 def test_exchanges_run_variant_by_variant(models: dict[str, Model]) -> None:
