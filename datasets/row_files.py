@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pulse.datasets.errors import EmptyInputError, readable
+from pulse.datasets.errors import EmptyInputError, UnreadableError, readable
 from pulse.datasets.json_lines import Unread, read_json_lines
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
 from pulse.datasets.text_blocks import read_layout
@@ -17,6 +18,7 @@ from pulse.datasets.text_blocks import read_layout
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 SUFFIXES = (*PARQUET_SUFFIXES, ".csv", ".txt", *JSON_SUFFIXES)
 _SHOWN = 80
+_BLOCK = 1 << 20
 
 
 class Rows(NamedTuple):
@@ -54,6 +56,7 @@ def _read_csv(path: str) -> Rows:
 
     if Path(path).stat().st_size == layout.header_bytes:
         return Rows(pa.schema(list(text.items())).empty_table(), [])
+    _check_utf8(path)
     with Path(path).open("rb") as file:
         file.seek(layout.header_bytes)
         table = pyarrow.csv.read_csv(
@@ -66,3 +69,18 @@ def _read_csv(path: str) -> Rows:
             ),
         )
     return Rows(table, unread)
+
+
+def _check_utf8(path: str) -> None:
+    """Arrow passes rows over that have too few fields and are no UTF-8, without a word to who asked to be told of such rows."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with Path(path).open("rb") as file:
+        while block := file.read(_BLOCK):
+            try:
+                decoder.decode(block, final=len(block) < _BLOCK)
+            except UnicodeDecodeError as e:
+                line += bytes(e.object).count(b"\n", 0, e.start)
+                raise UnreadableError(
+                    f"{path}: cannot be read (no UTF8 in line {line}: {e.reason}); write the file in UTF-8"
+                ) from None
+            line += block.count(b"\n")

@@ -23,7 +23,13 @@ import pyarrow.parquet as pq
 from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
 from pulse.core.time import parse_instant
-from pulse.datasets.errors import DatasetError, MalformedRowError, MissingInputError
+from pulse.datasets.errors import (
+    DatasetError,
+    MalformedRowError,
+    MissingInputError,
+    UnreadableError,
+    readable,
+)
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
 from pulse.stream.accents import Accent, AlterData
 from pulse.stream.affine import Affine, AffineError, exact
@@ -103,12 +109,19 @@ def split_rows(
 
 def _table(path: Path, ended: bool) -> tuple[list[dict[str, Any]], int]:
     """The rows, and the number of the first."""
-    if path.name.lower().endswith(PARQUET_SUFFIXES):
-        return pq.read_table(path).to_pylist(), 1
-    text = path.read_bytes().decode("utf-8-sig")
-    if ended:
-        text = text[: text.rfind("\n") + 1]
-    return list(csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)), 2
+    with readable(str(path)):
+        if path.name.lower().endswith(PARQUET_SUFFIXES):
+            return pq.read_table(path).to_pylist(), 1
+        data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+        if ended:
+            text = text[: text.rfind("\n") + 1]
+        return list(csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)), 2
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise UnreadableError(
+            f"{path}: expected CSV in UTF-8 with the columns symbol, t and ratio; {e}"
+        ) from None
 
 
 def split_ratio(text: Any) -> Fraction:

@@ -1,8 +1,13 @@
-"""What all tests share: one Spark session, and how hard hypothesis tries."""
+"""What all tests share: one Spark session, and how hard hypothesis tries.
+
+``PULSE_TEST_MASTER=spark://…`` runs the tests that use Spark on that cluster, and no others: `make cluster` starts one for
+it. Its workers see the files of the tests, since they are on this machine.
+"""
 
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +21,33 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 # No deadlines anywhere: the first example of a test may compile a kernel. HYPOTHESIS_PROFILE chooses: by default the same
-# examples every time, so that a run says something about the change; `explore` looks for new ones.
+# examples every time, so that a run says something about the change; `explore` looks for new ones, `fuzz` for long (make fuzz).
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("default", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("fuzz", settings.get_profile("explore"), max_examples=2000)
 settings.register_profile("nojit", settings.get_profile("default"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "default")
+
+CLUSTER = os.environ.get("PULSE_TEST_MASTER")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what our markers mean."""
+    config.addinivalue_line("markers", "here: with Spark on this machine only; says nothing of a cluster")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a cluster leave out what does not run there: it would say what it says without one."""
+    if CLUSTER:
+        there = [
+            one
+            for one in items
+            if "spark" in getattr(one, "fixturenames", ()) and not one.get_closest_marker("here")
+        ]
+        config.hook.pytest_deselected(items=[one for one in items if one not in there])
+        items[:] = there
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +56,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pulse.runtime.spark import session
 
     folder = tmp_path_factory.mktemp("spark")
+    # Functions defined in tests go by reference: workers have the checkout's root, or are shipped the tests.
+    where = {} if CLUSTER else {"spark.executorEnv.PYTHONPATH": str(ROOT)}
     running = session(
-        "local[2]",
+        CLUSTER or "local[2]",
         "pulse-tests",
         **{
             "spark.sql.shuffle.partitions": 2,
@@ -40,13 +67,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
             "spark.driver.memory": "1g",
+            "spark.executor.memory": "1g",
+            "spark.ui.enabled": False,
             # A run of some minutes ends before the second compiler's code pays, and its threads need cores of their own.
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executorEnv.PYTHONPATH": str(ROOT),  # functions defined in tests go by reference
+            "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            **where,
         },
     )
+    if CLUSTER:
+        running.sparkContext.addPyFile(str(_tests_archive(folder / "tests.zip")))
     yield running
     running.stop()
+
+
+def _tests_archive(out: Path) -> Path:
+    with zipfile.ZipFile(out, "w") as archive:
+        for path in sorted((ROOT / "tests").rglob("*")):
+            # A folder without __init__.py is a package only if the archive has an entry for it.
+            if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__"):
+                archive.write(path, path.relative_to(ROOT))
+    return out
 
 
 @pytest.fixture(scope="session")

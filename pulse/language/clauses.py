@@ -13,6 +13,8 @@ Alias, window, MODEL and AS OF come in any order. Words are matched whatever the
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import Token, TokenType, exp
 
 from pulse.language.syntax import Amount, AsOfClause, ErrorWithin, ModelRule, Source, Statement, StreamWindow
@@ -31,6 +33,7 @@ _NOT_HERE = {
 }
 _OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI", "ASOF"))
 _ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
+_VERSION = re.compile(r"0{0,18}[1-9][0-9]{0,17}")
 
 
 class Clauses(Terms):
@@ -326,7 +329,7 @@ class Clauses(Terms):
         if self.is_type(TokenType.COLON):
             return self.parameter()
         start = self._start()
-        if not (self.is_type(TokenType.NUMBER) and self._curr.text.isdigit() and int(self._curr.text) > 0):
+        if not (self.is_type(TokenType.NUMBER) and _VERSION.fullmatch(self._curr.text)):
             raise self.error(
                 f"expected the number of a version, from 1 on, after AS OF VERSION, got {self.here()}"
             )

@@ -157,3 +157,10 @@ def test_tombstones_among_json_lines(write: Write, lines: list[str]) -> None:
     assert got.revisions.table.column("kind").to_pylist() == kinds
     (reason,) = got.aside.column("reason").to_pylist()
     assert reason.endswith("expected a JSON object, got null")
+
+
+def test_a_row_of_too_few_fields_that_is_no_utf8_is_not_lost(write: Write) -> None:
+    with pytest.raises(UnreadableError, match=r"f\.csv: cannot be read \(no UTF8 in line 3"):
+        read_rows(write("f.csv", b"a,b\n1,2\n\xff\n3,4\n"))
+    with pytest.raises(UnreadableError, match="no UTF8 in line 2"):
+        read_rows(write("g.csv", b"a,b\n1,\xc3"))
