@@ -30,9 +30,10 @@ from pulse.runtime import local
 from pulse.runtime.accents import aborted
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.fragment_work import result_of
-from pulse.runtime.job import Job, prepare
+from pulse.runtime.job import Job
 from pulse.runtime.local import Progress
 from pulse.runtime.scan import Reading, as_scanned, read
+from pulse.runtime.sweep_jobs import jobs_of
 from pulse.runtime.sweep_tails import Tails, tails
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
@@ -103,6 +104,7 @@ class Grid:
 class SweepJob:
     """All that a worker needs to know; picklable. ``tuples`` or segments, or with ``summary`` figures of either."""
 
+    query: Query
     queries: tuple[Query, ...]  # bound, one for each variant
     grid: Grid
     paths: Mapping[str, str | Stored]
@@ -112,9 +114,8 @@ class SweepJob:
     @cached_property
     def jobs(self) -> tuple[Job, ...]:
         """The job of each variant."""
-        return tuple(
-            prepare(query, self.paths, tuples=self.tuples, summary=self.summary) for query in self.queries
-        )
+        variants = tuple(zip(self.variants, self.queries, strict=True))
+        return jobs_of(self.query, variants, self.paths, tuples=self.tuples, summary=self.summary)
 
     @cached_property
     def variants(self) -> tuple[Values, ...]:
@@ -268,7 +269,7 @@ class Sweep:
         pinned = {
             name: Stored.of(path).pinned() if name in used else path for name, path in self._paths.items()
         }
-        return SweepJob(self._bound, self.grid, pinned, tuples, summary)
+        return SweepJob(self.query, self._bound, self.grid, pinned, tuples, summary)
 
     def _checked(self, job: SweepJob, progress: Progress | None) -> DataFrame | pa.Table:
         result = self._run(job, progress)
