@@ -183,7 +183,11 @@ class _Operator:
         return out
 
     def _receive(self, side: int, control: Control, verdicts: list[Verdict] | None) -> tuple[Control, ...]:
-        if self._state is None or self._passes_plainly(side, control):
+        if self._state is None:
+            return (control,)
+        if self._passes_plainly(side, control):
+            if self._careful:  # what a later description speaks of is carried through it
+                self._state, _ = receive(self._state, side, control)
             return (control,)
         if (
             not self._careful
@@ -215,9 +219,11 @@ class _Operator:
         """Whether alter data passes as it is, whatever came before: after scans, descriptions never speak of what has units."""
         assert self._state is not None
         signature = self._state.signature
-        if self._careful or not _is_alteration(control):
+        if not _is_alteration(control):
             return False
         name, said = control.attribute, control.description.attributes
+        if self._careful and said & self._state.sides[side].units.cells.keys():
+            return False
         lost = signature.accumulator.among(said) or (signature.window and signature.window.attribute in said)
         special = name in signature.merge or name in signature.ignored or name in signature.absorbed
         return not lost and not special and name not in self._state.sides[side].paths
@@ -386,7 +392,8 @@ def _operators(root: _Operator) -> Iterator[_Operator]:
 class Operators:
     """A plan's operators while accents come one after the other, in the order of their instants.
 
-    ``state`` is what they know, and picklable; operators made with it go on where others were.
+    ``state`` is what they know, and picklable; operators made with it go on where others were. Descriptions of ``careful``
+    streams may speak of what has units: nothing of them passes unseen.
     """
 
     def __init__(
@@ -396,8 +403,9 @@ class Operators:
         domains: Mapping[str, Domain] | None = None,
         mode: Mode = "accumulate",
         state: tuple[object, ...] | None = None,
+        careful: frozenset[str] = frozenset(),
     ) -> None:
-        self._root = _build(plan, domains or {}, mode)
+        self._root = _build(plan, domains or {}, mode, careful)
         if state is not None:
             for one, known in zip(_operators(self._root), state, strict=True):  # of another plan: an error
                 one.recall(known)

@@ -124,7 +124,8 @@ def start(
     for name, one in job.streams.items():
         if one.source == "frame" and name not in frames:
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
-    predictor = predictor_of(job, {name: arrow_schema_of(frame) for name, frame in frames.items()})
+    given = {name: arrow_schema_of(frame) for name, frame in frames.items()}
+    predictor = predictor_of(job, given, dealt=True)
     keep_fingerprint(job)
     spool = Spool.of(job, predictor)
     spool.take()

@@ -18,37 +18,41 @@ describes the tuples from its instant on that come after it was heard (8.1).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.expression import columns_of
+from pulse.core.schema import StreamSchema
 from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
+from pulse.operators.undo import RawUndo
 from pulse.plan.accented import accented
 from pulse.plan.derived import described
 from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating
+from pulse.runtime.predictive_apart import apart
 from pulse.runtime.predictive_listening import Listening, of_keys
+from pulse.runtime.predictive_raw import RawTurns
 from pulse.runtime.predictive_restated import instants, restated_changes
 from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
-from pulse.runtime.predictive_undoing import ROW, decoded, encoded, whole
+from pulse.runtime.predictive_undoing import ROW, TupleUndoing, decoded, encoded
 from pulse.runtime.standing import GRACE, followed
-from pulse.stream.accents import Accent, AlterData, Control, DropAttribute, Punctuation
+from pulse.stream.accents import Accent, AccentError, AlterData, Control, DropAttribute, Punctuation
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
-from pulse.stream.log import AccentLog
+from pulse.stream.log import AccentLog, UnsupportedAccentError, kind_of
 from pulse.stream.policy import Policy
+from pulse.stream.raw import Move, RawUnits
 from pulse.stream.steps import Alteration, Classes, Steps
 from pulse.stream.units import Units
 from pulse.stream.validity import Existence
@@ -78,6 +82,7 @@ def _layout() -> str:
         Existence,
     ]
     kept += [Restating, Alter, Cease, Steps, Classes, Description, ValueSet, Affine]
+    kept += [RawTurns, RawUndo, RawUnits, Move, TupleUndoing]
     names = [(one.__name__, getattr(one, "_fields", None) or [f.name for f in fields(one)]) for one in kept]
     return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
 
@@ -102,6 +107,8 @@ class Hears:
     absent: tuple[str, ...] = ()
     domain: Domain = NO_PROMISES
     stream: str = ""
+    others: tuple[tuple[str, pa.DataType], ...] = ()  # columns of its rows that only descriptions speak of
+    fixed: tuple[tuple[str, str], ...] = ()  # what cannot be altered in this job, and why
 
     @classmethod
     def of(
@@ -114,6 +121,8 @@ class Hears:
         *,
         absent: Collection[str] = (),
         domain: Domain = NO_PROMISES,
+        others: Iterable[tuple[str, pa.DataType]] = (),
+        fixed: Iterable[tuple[str, str]] = (),
     ) -> Hears:
         """With what the query does not read found out."""
         spec = predictor.specs[stream]
@@ -124,7 +133,30 @@ class Hears:
             if name not in formed and not _reads(predictor, stream, name)
         )
         own = tuple(name for name in attributes if name != column)  # which is none of the stream's attributes
-        return cls(column, policy, own, unread, tuple(absent), domain, stream)
+        return cls(column, policy, own, unread, tuple(absent), domain, stream, tuple(others), tuple(fixed))
+
+    def check(self, control: Control, schema: StreamSchema) -> None:
+        """Whether the job can do what is said; an :class:`UnsupportedAccentError` names what it cannot, and what helps."""
+        types = dict(self.others)
+        for name, values in (pair for box in control.description.boxes for pair in box):
+            if name in schema.names or name not in self.attributes:
+                continue  # of the stream's own names, or of none: who checks it against the stream says so
+            if name not in types:
+                raise UnsupportedAccentError(
+                    f"{control}: its description speaks of '{name}', which this job does not read; expected one of "
+                    f"{', '.join((*schema.names, *types))}; start the job with '{name}' in 'columns', as a plain type"
+                )
+            if values.kind and values.kind != kind_of(types[name]):
+                raise AccentError(
+                    f"{control}: '{name}' is {types[name]}, expected a {kind_of(types[name])}, got a {values.kind}"
+                )
+        if isinstance(control, Accent) and isinstance(control.primitive, AlterData):
+            for name, why in self.fixed:
+                if name == control.attribute:
+                    raise UnsupportedAccentError(f"{control}: '{name}' cannot be altered in this job: {why}")
+            known = types.get(control.attribute)
+            if known is not None and kind_of(known) != "number":
+                raise AccentError(f"{control}: '{control.attribute}' is {known}, expected numbers")
 
     @cached_property
     def undeclared(self) -> Description:
@@ -199,12 +231,9 @@ class Follower:
                 said = [(i, None, line) for i, line in enumerate((lines or {}).get(stream, ()))]
                 taken, bad = self._take(stream, said, None)
             elif stream in tables and hears.column in tables[stream].column_names:
-                rows = data_rows(tables[stream], hears.column)
-                data, said_rows = _apart(
-                    tables[stream], hears.column, self._time(stream), rows, self._keys(stream)
-                )
-                taken, bad = self._take(stream, said_rows, tables[stream])
-                came[stream] = data
+                table = tables[stream]
+                came[stream], rows, told = apart(table, hears.column, self._time(stream), self._keys(stream))
+                taken, bad = self._take(stream, told, table)
             new += [(stream, one) for one in taken]
             count += len(taken)
             if bad:
@@ -212,7 +241,7 @@ class Follower:
             if stream in came:
                 came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
                 if unfit:
-                    refused[stream] = decoded(pa.concat_tables(unfit))
+                    refused[stream] = decoded(pa.concat_tables(unfit, promote_options="permissive"))
         evolving = [pair for pair in new if not self._ignores(*pair)]
         if evolving:
             self.through.add(self.predictor, evolving)
@@ -352,11 +381,16 @@ class Follower:
         one, hears, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
         by = time if hears.column is None else ROW
         places = np.zeros(table.num_rows, np.int64) if rows is None else rows
-        table, places, unfit = one.fitting(table, places, hears)
         at = instants(table.column(time)) if by == time and len(one) else places
         if len(one):
             table = encoded(table, self._keys(stream))
-        return table, one.undone(table, at, by, hears), unfit
+        fitting = one.fitting(table, at, by, hears, self.predictor.specs[stream].schema)
+        others = [name for name, _ in hears.others if name in table.column_names]
+        if not others:
+            return fitting.came, fitting.undone, fitting.aside
+        parts = (fitting.came, fitting.undone, *fitting.aside)
+        came, undone, *aside = (part.drop_columns(others) for part in parts)
+        return came, undone, aside
 
 
 def reach(predictor: Predictor) -> int:
@@ -397,52 +431,6 @@ def _reads(predictor: Predictor, stream: str, name: str) -> bool:
     drop = Accent(position=0, description=TRUE, primitive=DropAttribute(name))
     found = accented(predictor.standing.query.plan, {stream: AccentLog.of([drop])}, told=True)
     return any(one.outcome in ("passes", "is held", "aborts") for one in found.fates)
-
-
-def _apart(
-    table: pa.Table, column: str, time: str, rows: IntArray, keys: Collection[str]
-) -> tuple[pa.Table, list[tuple[int, int | None, str]]]:
-    """The data of a batch, which are these ``rows``, and its accents with their places and times."""
-    data = table.drop_columns([column])
-    if len(rows) == table.num_rows:
-        return data, []
-    is_accent = np.ones(table.num_rows, bool)
-    is_accent[rows] = False
-    places = np.flatnonzero(is_accent)
-    said = table.select([time, column]).take(pa.array(places))
-    at = instants(said.column(time))
-    missing = said.column(time).is_null().to_pylist()
-    return _without(encoded(data, keys), places), [
-        (int(place), None if null else int(t), str(text))
-        for place, t, null, text in zip(places, at, missing, said.column(column).to_pylist(), strict=True)
-    ]
-
-
-def _without(table: pa.Table, places: IntArray) -> pa.Table:
-    """All rows but these. Few of them leave long stretches between them, which are copied whole."""
-    if len(places) * _STRETCH > table.num_rows:
-        kept = np.ones(table.num_rows, bool)
-        kept[places] = False
-        return table.filter(pa.array(kept))
-    ends = np.append(places, table.num_rows)
-    begins = np.append(0, places + 1)
-    parts = [table.slice(a, b - a) for a, b in zip(begins, ends, strict=True) if b > a]
-    return pa.concat_tables(parts).combine_chunks() if parts else table.slice(0, 0)
-
-
-_STRETCH = 1000  # rows that are copied as fast as one stretch of them is found
-
-
-def data_rows(table: pa.Table, column: str) -> IntArray:
-    """The rows that are no accents."""
-    found = table.column(column)
-    if pa.types.is_null(found.type):
-        return np.arange(table.num_rows)
-    null = np.array(whole(found).is_null())
-    told = np.flatnonzero(~null)
-    texts = whole(found).take(pa.array(told)).cast(pa.string())
-    null[told[np.asarray(pc.equal(pc.utf8_trim_whitespace(texts), ""))]] = True
-    return np.flatnonzero(null)
 
 
 def _aside(table: pa.Table | None, place: int, text: str, reason: str) -> pa.Table:

@@ -1,26 +1,31 @@
 """What accents and punctuation of a running stream have said so far, and what that means for its tuples (semantics 8.1, 8.7).
 
 Of alterations what they come to is kept (:mod:`pulse.runtime.predictive_turns`), of punctuation which rows come no more. An
-attribute that the feed does not have yet is one that was dropped before all.
+attribute that the feed does not have yet is one that was dropped before all. Once a description speaks of what is altered, or a
+key, the time or an unmodelled attribute is, alterations are kept together (:mod:`pulse.runtime.predictive_raw`), and punctuation
+in the units of the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import IntArray
+from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
+from pulse.operators.undo import RawUndo, lacks
+from pulse.runtime.predictive_raw import RawTurns, raw_undo, undone_tuples
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, listed, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.log import AccentLog
+from pulse.stream.raw import Move, coming
 from pulse.stream.steps import Alteration, first_whole
 from pulse.stream.validity import Existence
 from pulse.validation.aside import reasoned
@@ -52,7 +57,9 @@ class Listening:
         default_factory=list
     )  # punctuation of the batch at hand, by place
     freed: Description = FALSE  # of keys, of which validators know nothing any more
-    undoing: TupleUndoing | None = None
+    undoing: TupleUndoing | RawUndo | None = None
+    raw: RawTurns | None = None  # instead of undo and gone, once only tuples tell
+    spoken: frozenset[str] = frozenset()  # what descriptions speak of
 
     @classmethod
     def of(cls, hears: Hears) -> Listening:
@@ -77,32 +84,72 @@ class Listening:
         for one in checked:
             if not isinstance(one, Accent):
                 continue
-            added = isinstance(one.primitive, AddAttribute)
-            if isinstance(one.primitive, AlterData) and not moved & {
-                one.attribute,
-                *one.description.attributes,
-            }:
+            alters = isinstance(one.primitive, AlterData)
+            if alters and not moved & {one.attribute, *one.description.attributes, *_told_by(exists, one)}:
                 continue
             exists = _after(exists, one, moved, hears, schema)
-            if added or not isinstance(one.primitive, AlterData):
-                moved |= {one.attribute}
+            moved |= set() if alters else {one.attribute}
+        self._tell_raw(checked, places, hears, schema)
         self.exists, self.moved, self.last = exists, moved, last
         for i, one in enumerate(checked):
-            self._note(one, i if places is None else places[i], hears, places is None)
-        self.undoing = None
+            self._note(one, one.position if places is None else places[i], hears, schema, places is None)
         return checked
+
+    def _tell_raw(
+        self, controls: Sequence[Control], places: Sequence[int] | None, hears: Hears, schema: StreamSchema
+    ) -> None:
+        """Go over to what only tuples tell where controls ask for it; an error, and nothing done, where none can follow."""
+        evolving = [
+            (i, one)
+            for i, one in enumerate(controls)
+            if isinstance(one, Punctuation) or hears.policy.choice(one) != "ignore"
+        ]
+        spoken = self.spoken.union(*(one.description.attributes for _, one in evolving))
+        if self.raw is None and not self._entangled([one for _, one in evolving], schema):
+            self.spoken, self.undoing = spoken, None
+            return
+        moves, needed = [], _needed(schema)
+        for i, one in evolving:
+            at = one.position if places is None else places[i]
+            if isinstance(one, Punctuation):
+                continue
+            if isinstance(one.primitive, AlterData):
+                moves.append(Move(at, one.attribute, one.primitive.alpha, one.description))
+            elif one.attribute in needed:
+                added = isinstance(one.primitive, AddAttribute)
+                moves.append(coming(one.attribute, at, one.description, added=added))
+        raw = (RawTurns.of(self.undo, self.gone) if self.raw is None else self.raw).with_(moves)
+        undoing = raw_undo(raw, schema, schema.time if places is None else ROW, hears.unread)
+        self.raw, self.undoing, self.spoken, self.undo, self.gone = raw, undoing, spoken, {}, {}
+
+    def _entangled(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
+        """Whether some description speaks of what is altered, or what is not modelled is altered."""
+        altered, spoken = set(self.undo), set(self.spoken)
+        told = {*schema.key_names, schema.time, *schema.unmodelled_names}
+        for one in controls:
+            if not altered.isdisjoint(one.description.attributes):
+                return True
+            spoken |= one.description.attributes
+            if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
+                if one.attribute in told or one.attribute in spoken:
+                    return True
+                altered.add(one.attribute)
+        return False
 
     def _checked(self, controls: Sequence[Control], hears: Hears, schema: StreamSchema) -> list[Control]:
         """The controls as they fit the stream, without what their instants say of the time already."""
         if self._plain(controls, schema):
             return list(controls)
         names = (*hears.attributes, *self.moved)
+        for one in controls:
+            hears.check(one, schema)
+        altered = [schema.time] if self.raw is not None and self.raw.alters(schema.time) else []
         if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in controls):
             instants = {one.position for one in controls}
             before = [one for one in self.near if one.position in instants]
             every = [*before, *controls]
             log = AccentLog.of(every, lines=[f"stream {hears.stream}"] * len(every))
-            found = log.checked(schema, names).controls
+            found = log.checked(schema, names, raw=True, altered=altered).controls
             order = sorted(range(len(every)), key=lambda i: every[i].position)
             back = dict(zip(order, found, strict=True))
             return [back[i] for i in range(len(before), len(every))]
@@ -111,15 +158,19 @@ class Listening:
         for one in controls:
             line = [f"stream {hears.stream}"]
             if isinstance(one, Punctuation):  # speaks of whatever comes after it, of all times
-                AccentLog.of([replace(one, position=BEFORE_ALL)], lines=line).checked(schema, known)
+                said = AccentLog.of([replace(one, position=BEFORE_ALL)], lines=line)
+                said.checked(schema, known, raw=True, altered=altered)
                 found_.append(one)
                 continue
             before = [
                 near for near in (*self.near, *found_) if isinstance(near, Accent) and _alike(near, one)
             ]
             every = [*before, one]
-            found_.append(AccentLog.of(every, lines=line * len(every)).checked(schema, known).controls[-1])
+            log = AccentLog.of(every, lines=line * len(every))
+            found_.append(log.checked(schema, known, raw=True, altered=altered).controls[-1])
             known.append(one.attribute)
+            if isinstance(one.primitive, AlterData):
+                altered.append(one.attribute)
         return found_
 
     def _plain(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
@@ -135,17 +186,19 @@ class Listening:
             instants.add(at)
         return True
 
-    def _note(self, control: Control, place: int, hears: Hears, by_time: bool) -> None:
+    def _note(self, control: Control, at: int, hears: Hears, schema: StreamSchema, by_time: bool) -> None:
         if isinstance(control, Punctuation):
-            self.closing.append((-1 if by_time else place, control.description))
+            said = control.description if self.raw is None else self.raw.back(control.description, at)
+            self.closing.append((-1 if by_time else at, said))
             return
         if isinstance(control.primitive, AlterData):
             self.near.append(control)
-        if hears.policy.choice(control) == "ignore":
+        if self.raw is not None or hears.policy.choice(control) == "ignore":
             return
-        at = control.position if by_time else place
         if isinstance(control.primitive, AlterData):
             turns, map = self.undo, control.primitive.alpha
+        elif control.attribute not in _needed(schema):
+            return  # no tuple is without what it needs
         else:
             added = isinstance(control.primitive, AddAttribute)
             turns, map = self.gone, Affine("1/2") if added else Affine(2)
@@ -154,30 +207,57 @@ class Listening:
     # -- tuples ---------------------------------------------------------------------------------------------
 
     def fitting(
-        self, table: pa.Table, rows: IntArray, hears: Hears
-    ) -> tuple[pa.Table, IntArray, list[pa.Table]]:
-        """The tuples that no punctuation excludes and whose keys are declared, their places, and the others with a reason."""
-        aside: list[pa.Table] = []
+        self, table: pa.Table, rows: IntArray, by: str, hears: Hears, schema: StreamSchema
+    ) -> Fitting:
+        """A batch in first units. ``rows``: the instants of tuples (``by`` is the time) or their places (:data:`ROW`)."""
+        if self.raw is not None:
+            return self._raw_fitting(table, rows, by, hears, schema)
+        unfit = list(self._unfit(table, rows, by, hears))
+        table, rows, aside = _parted(table, rows, unfit)
+        if self.undoing is None:
+            self.undoing = TupleUndoing.of(self.undo, self.gone, by)
+        assert isinstance(self.undoing, TupleUndoing)
+        if not table.num_rows or self.undoing.is_empty:
+            return Fitting(table, blank(table, hears.unread), aside)
+        lost = [(lacks(name), bad) for name, bad in self.undoing.lacking(table, rows, hears.unread)]
+        there, rows, lacking = _parted(table, rows, lost)
+        undone = self.undoing.tuples(there, rows, hears.unread)
+        return Fitting(table, blank(undone, hears.unread), aside + lacking)
+
+    def _raw_fitting(
+        self, table: pa.Table, rows: IntArray, by: str, hears: Hears, schema: StreamSchema
+    ) -> Fitting:
+        """The same, where only the tuples tell: what is said of rows is compared with them once they are undone."""
+        assert self.raw is not None
+        if self.undoing is None:
+            self.undoing = raw_undo(self.raw, schema, by, hears.unread)
+        assert isinstance(self.undoing, RawUndo)
+        found = undone_tuples(self.undoing, table, rows)
+        at, aside = rows[found.number], found.aside
+        bad = np.zeros(len(at), np.bool_)
+        for reason, more in self._unfit(found.table, at, by, hears):
+            aside += _told(table, found.number[more & ~bad], reason)
+            bad |= more
+        gone = bad.copy()
+        for name, more in found.lacking:
+            aside += _told(table, found.number[more & ~gone], lacks(name))
+            gone |= more
+        came = found.table.filter(pa.array(~bad)) if bad.any() else found.table
+        there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
+        return Fitting(came, blank(there, hears.unread), aside)
+
+    def _unfit(
+        self, table: pa.Table, rows: IntArray, by: str, hears: Hears
+    ) -> Iterator[tuple[str, BoolArray]]:
+        """Which tuples punctuation excludes, and which have keys that are not declared; with the reason."""
+        places = rows if by == ROW else np.zeros(len(rows), np.int64)
         said = [(-1, self.closed)] if not self.closed.is_empty else []
         for reason, described in (
             (CONTRADICTS, said + self.closing),
             (UNDECLARED, [(-1, hears.undeclared)] if not hears.undeclared.is_empty else []),
         ):
-            if not described or not table.num_rows:
-                continue
-            bad = matching(table, described, rows)
-            if bad.any():
-                aside.append(reasoned(table.filter(pa.array(bad)), reason))
-                table, rows = table.filter(pa.array(~bad)), rows[~bad]
-        return table, rows, aside
-
-    def undone(self, table: pa.Table, rows: IntArray, by: str, hears: Hears) -> pa.Table:
-        """Tuples in first units, by their instants (``by`` is the time) or their places (:data:`ROW`)."""
-        if self.undoing is None:
-            self.undoing = TupleUndoing.of(self.undo, self.gone, by)
-        if table.num_rows and not self.undoing.is_empty:
-            table = self.undoing.tuples(table, rows, hears.unread)
-        return blank(table, hears.unread)
+            if described and table.num_rows:
+                yield reason, matching(table, described, places)
 
     # -- what is not needed any more ------------------------------------------------------------------------
 
@@ -188,11 +268,16 @@ class Listening:
                 if any(at != BEFORE_ALL for at, _, _ in one.recent):
                     one.pass_by()
                     self.undoing = None
+        if inside and self.raw is not None and self.raw.recent:
+            self.raw.pass_by()
+            self.undoing = None
         if self.closing:
             self.closed = together([self.closed, *(where for _, where in self.closing)])
             self.closing = []
             for one in self.undo.values():
                 one.forget(of_keys(self.closed, keys))
+            if self.raw is not None:
+                self.raw.forget(of_keys(self.closed, keys))
             self.undoing = None
 
     def settle(self, horizon: int, time: str, inside: bool) -> None:
@@ -200,13 +285,16 @@ class Listening:
         count = len(self)
         settle_all(self.undo, *((_END - 1, ROW) if inside else (horizon, time)))
         settle_all(self.gone, *((_END - 1, ROW) if inside else (horizon, time)))
+        if self.raw is not None and not inside:
+            self.raw.settle(horizon, time)
         self.near = [one for one in self.near if one.position > horizon]
         self.undo = {name: one for name, one in self.undo.items() if not one.is_empty}
         if len(self) != count:
             self.undoing = None
 
     def __len__(self) -> int:
-        return sum(map(len, (*self.undo.values(), *self.gone.values())))
+        raw = 0 if self.raw is None else len(self.raw)
+        return raw + sum(map(len, (*self.undo.values(), *self.gone.values())))
 
     def until(self, time: str) -> int:
         """The instant before which no tuple of any key comes any more, by punctuation."""
@@ -231,14 +319,51 @@ class Listening:
         return validator.close(matching(known, [(-1, closed)], np.zeros(count, np.int64)))
 
 
+class Fitting(NamedTuple):
+    """A batch's tuples: those that may have come, with times of the start, those that can be modelled in first units, and the
+    others as they came, with a reason."""
+
+    came: pa.Table
+    undone: pa.Table
+    aside: list[pa.Table]
+
+
+def _parted(
+    table: pa.Table, rows: IntArray, unfit: Sequence[tuple[str, BoolArray]]
+) -> tuple[pa.Table, IntArray, list[pa.Table]]:
+    """Tuples without those that are unfit for a reason; of several the first counts."""
+    bad, aside = np.zeros(table.num_rows, np.bool_), list[pa.Table]()
+    for reason, more in unfit:
+        aside += _told(table, np.flatnonzero(more & ~bad), reason)
+        bad |= more
+    if not bad.any():
+        return table, rows, aside
+    return table.filter(pa.array(~bad)), rows[~bad], aside
+
+
+def _told(table: pa.Table, rows: IntArray, reason: str) -> list[pa.Table]:
+    return [reasoned(table.take(pa.array(rows)), reason)] if len(rows) else []
+
+
 def of_keys(where: Description, keys: Collection[str]) -> Description:
     """Those of a description's rows of which no row of their key comes any more."""
     return Description(tuple(box for box in where.boxes if all(name in keys for name, _ in box)))
 
 
+def _needed(schema: StreamSchema) -> tuple[str, ...]:
+    """What a tuple cannot be modelled without."""
+    return (*schema.key_names, schema.time, *schema.modelled_names)
+
+
 def _alike(near: Accent, one: Accent) -> bool:
     same = near.position == one.position and near.attribute == one.attribute
     return same and isinstance(near.primitive, AlterData) and isinstance(one.primitive, AlterData)
+
+
+def _told_by(exists: Existence | None, one: Accent) -> set[str]:
+    """What exists only where the attribute that an accent alters says so."""
+    where = {} if exists is None else exists.where
+    return {name for name, said in where.items() if one.attribute in said.attributes}
 
 
 def _after(

@@ -122,6 +122,7 @@ def run_local(
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
+    others = {name: hears.others for name, hears in predictor.hears.items()}
     heard_before = progress.beside.get("accents")
     if heard_before is None and progress.batch and predictor.hears:
         heard_before = ("",)  # kept by a version that said nothing of accents: which the follower refuses
@@ -130,7 +131,7 @@ def run_local(
 
     def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:
         begin, batch = clock.perf_counter(), progress.batch
-        tables = read_batch(typed, schemas, files)
+        tables = read_batch(typed, schemas, files, others)
         progress.begin(files)
         heard = follower.hear(tables, lines)
         now = newest(heard.came, predictor, prediction.now)

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 
 from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
-from pulse.runtime.predictive_accents import data_rows
+from pulse.runtime.predictive_apart import accent_rows
 from pulse.validation.corrections import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
@@ -63,7 +63,8 @@ class Packer:
 
     def _tuples(self, table: pa.Table) -> IntArray:
         """The rows that are no accents."""
-        return np.arange(table.num_rows) if self.accents is None else data_rows(table, self.accents)
+        every = np.arange(table.num_rows)
+        return every if self.accents is None else np.delete(every, accent_rows(table, self.accents))
 
     def _packed(self, batches: list[pa.RecordBatch], partition: int, number: int) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(batches)
@@ -106,11 +107,11 @@ class Packer:
         every = np.arange(table.num_rows)
         if self.accents is None:
             return table, every
-        plain = data_rows(table, self.accents)
-        if len(plain) == table.num_rows:
+        accents = accent_rows(table, self.accents)
+        if not len(accents):
             return table, every
-        said = np.ones(table.num_rows, bool)
-        said[plain] = False
+        said = np.zeros(table.num_rows, bool)
+        said[accents] = True
         rows = np.repeat(every, np.where(said, self.places, 1))
         place = table.column("_place").to_numpy()[rows].copy()
         place[said[rows]] = np.tile(np.arange(self.places, dtype=place.dtype), int(said.sum()))

@@ -156,7 +156,10 @@ class Through:
     def _operators(self, predictor: Predictor, state: tuple[object, ...] | None) -> Operators:
         domains = {name: one.domain for name, one in predictor.hears.items()}
         plan = predictor.standing.query.plan
-        return Operators(plan, domains=domains, mode=predictor.mode, state=state)
+        # Whatever came before, the next description may speak of what was altered.
+        return Operators(
+            plan, domains=domains, mode=predictor.mode, state=state, careful=frozenset(predictor.hears)
+        )
 
     def _set_up(self, predictor: Predictor) -> tuple[object, ...]:
         """What the operators know once all that is settled went through; what comes out is known already."""

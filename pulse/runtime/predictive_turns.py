@@ -39,10 +39,11 @@ class Turns:
     recent: list[Alteration] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return sum(len(where.boxes) for where in self._cells.values()) + len(self.recent)
+        return sum(len(where.boxes) for where in self.cells.values()) + len(self.recent)
 
     @property
-    def _cells(self) -> Mapping[Affine, Description]:
+    def cells(self) -> Mapping[Affine, Description]:
+        """What is settled: maps, and the rows of each."""
         return self.settled.cells.get(_ONE, {})
 
     def add(self, more: Iterable[Alteration]) -> None:
@@ -55,7 +56,7 @@ class Turns:
             (
                 one.at - 1
                 for one in self.recent
-                if one.at <= horizon and time in _said_after(one, horizon, time).attributes
+                if one.at <= horizon and time in said_after(one.description, horizon, time).attributes
             ),
             default=horizon,
         )
@@ -65,7 +66,7 @@ class Turns:
         self.recent.sort(key=lambda one: one.at)
         count, settled, named = 0, self.settled, _Named()
         for one in self.recent:
-            said = _said_after(one, horizon, time)
+            said = said_after(one.description, horizon, time)
             if one.at > horizon or time in said.attributes:
                 break  # those behind it stay behind it: maps do not commute
             if not named.take(said, one.map):
@@ -81,18 +82,18 @@ class Turns:
 
     def forget(self, rows: Description) -> None:
         """Nothing is asked of these rows any more."""
-        cells = {map: where - rows for map, where in self._cells.items()}
+        cells = {map: where - rows for map, where in self.cells.items()}
         left = {map: where for map, where in cells.items() if not where.is_empty}
         self.settled = Units({_ONE: left}) if left else Units()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is altered any more."""
-        return not self._cells and not self.recent
+        return not self.cells and not self.recent
 
     def alterations(self) -> list[Alteration]:
         """All of them."""
-        return [Alteration(BEFORE_ALL, where, map) for map, where in self._cells.items()] + self.recent
+        return [Alteration(BEFORE_ALL, where, map) for map, where in self.cells.items()] + self.recent
 
     def steps(self, time: str) -> Steps:
         """As step functions of time."""
@@ -129,9 +130,8 @@ class _Named:
         return units
 
 
-def _said_after(one: Alteration, horizon: int, time: str) -> Description:
+def said_after(said: Description, horizon: int, time: str) -> Description:
     """The rows of an alteration, told by what distinguishes them from the horizon on."""
-    said = one.description
     if time not in said.attributes:
         return said
     return said.simplified(Domain.of(**{time: ValueSet.between(horizon, None)}))

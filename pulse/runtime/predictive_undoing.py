@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ class TupleUndoing:
         return not self.altered and not self.gone
 
     def tuples(self, table: pa.Table, at: IntArray, unread: Collection[str]) -> pa.Table:
-        """Tuples undone, by their instants or places; without those that lack an attribute which the query reads."""
+        """Tuples undone, by their instants or places."""
         for name, steps in self.altered.items():
             if name in table.column_names and name not in unread and not steps.is_empty:
                 column = whole(table.column(name))
@@ -50,13 +50,15 @@ class TupleUndoing:
                     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
                     undone = pa.array(_applied(values, table, steps, at), mask=null)
                 table = table.set_column(table.column_names.index(name), name, undone)
-        if not self.gone:
-            return table
-        kept = np.ones(table.num_rows, bool)
+        return table
+
+    def lacking(
+        self, table: pa.Table, at: IntArray, unread: Collection[str]
+    ) -> Iterator[tuple[str, BoolArray]]:
+        """The attributes that the query reads and tuples, as recorded, lack by accents; and which tuples do."""
         for name, steps in self.gone.items():
             if name in table.column_names and name not in unread:
-                kept &= _applied(np.ones(table.num_rows), table, steps, at) <= 1.0
-        return table if kept.all() else table.filter(pa.array(kept))
+                yield name, _applied(np.ones(table.num_rows), table, steps, at) > 1.0
 
 
 def matching(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,12 +46,17 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _RATE = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
 
 
+Others = Sequence[tuple[str, pa.DataType]]
+"""Columns of which only descriptions of accents speak, with their types."""
+
+
 class SourceError(PulseError, OSError):
     """Tuples that cannot be read."""
 
 
-def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Predictor:
-    """The job's query, bound to its streams; ``given`` are the columns of frames that the caller brings."""
+def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, dealt: bool = False) -> Predictor:
+    """The job's query, bound to its streams; ``given`` are the columns of frames that the caller brings, ``dealt`` says whether
+    tuples are dealt to buckets, as they are on Spark."""
     from pulse.language import parse
 
     schemas = {
@@ -91,10 +96,57 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None) -> Pred
             _tell_absent(one, absent, columns, where=job.where)
             policy = Policy.of(one.policy)
             hears[name] = Hears.of(
-                made, name, one.accent_column, policy, columns.names, absent=absent, domain=domain
+                made,
+                name,
+                one.accent_column,
+                policy,
+                columns.names,
+                absent=absent,
+                domain=domain,
+                others=others_of(one, columns, schemas[name]),
+                fixed=_fixed(made, one, job.buckets if dealt else 1),
             )
     mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
     return replace(made, hears=hears, mode=mode) if hears else made
+
+
+def others_of(stream: StreamJob, columns: pa.Schema, schema: StreamSchema) -> list[tuple[str, pa.DataType]]:
+    """The columns that no model has and descriptions of accents may speak of: numbers, times, texts and truths."""
+    if not stream.follows:
+        return []
+    own = {*needed_columns(schema), *_kind(stream)}
+    plain = [
+        (one.name, canonical_type(one.type, what=one.name))
+        for one in columns
+        if one.name not in own and not pa.types.is_nested(one.type) and not pa.types.is_null(one.type)
+    ]
+    return [(name, type_) for name, type_ in plain if _is_told(type_)]
+
+
+def _is_told(type_: pa.DataType) -> bool:
+    """Whether descriptions can speak of values of a type."""
+    of = pa.types
+    numbers = of.is_integer(type_) or of.is_floating(type_) or of.is_timestamp(type_)
+    return bool(numbers or of.is_string(type_) or of.is_boolean(type_))
+
+
+def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, str]]:
+    """What cannot be altered in a job, and why."""
+    from pulse.runtime.dealing import dealt_by
+
+    found = []
+    if buckets > 1:
+        dealing = dealt_by(made)
+        keys = stream.key if dealing is None else dealing[stream.name]
+        why = "tuples are dealt to buckets by it as it was recorded; start the job with buckets = 1, or with engine = 'local'"
+        found += [(name, why) for name in keys]
+    if stream.accent_column is not None and stream.source != "files":
+        why = (
+            f"rows of {stream.source} are put in the order of their times; say it in a log beside the stream (accents = FILE), "
+            "or read the stream from files"
+        )
+        found.append((stream.time, why))
+    return found
 
 
 def absent_of(stream: StreamJob, columns: pa.Schema) -> tuple[str, ...]:
@@ -245,13 +297,20 @@ def _settled(stream: StreamJob, where: str) -> StreamJob:
     needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)))
     if not set(needed) <= set(columns.names):
         return stream  # which is said where the schema is made, with all the columns there are
+    if stream.follows:  # accents may speak of any other
+        needed |= dict.fromkeys(one.name for one in columns if _is_told(one.type))
     return replace(stream, columns={name: str(columns.field(name).type) for name in needed})
 
 
 def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
     """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
+    others = {
+        name: others_of(job.streams[name], columns_of(job.streams[name]), schema)
+        for name, schema in schemas.items()
+        if job.streams[name].follows
+    }
     for files in unseen(job, {name: set() for name in schemas}):
-        yield read_batch(job, schemas, files)
+        yield read_batch(job, schemas, files, others)
 
 
 def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
@@ -262,14 +321,18 @@ def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[P
 
 
 def read_batch(
-    job: Job, schemas: Mapping[str, StreamSchema], files: Mapping[str, list[Path]]
+    job: Job,
+    schemas: Mapping[str, StreamSchema],
+    files: Mapping[str, list[Path]],
+    others: Mapping[str, Others] | None = None,
 ) -> dict[str, pa.Table]:
-    """The tuples of these files, by stream."""
+    """The tuples of these files, by stream; with ``others``, of which only accents speak."""
     tables = {}
     for name, some in files.items():
         if some:
             one = job.streams[name]
-            parts = [_needed(read_file(one, file), schemas[name], one, file) for file in some]
+            more = (others or {}).get(name, ())
+            parts = [_needed(read_file(one, file), schemas[name], one, file, more) for file in some]
             tables[name] = pa.concat_tables(parts, promote_options="permissive")
     return tables
 
@@ -280,19 +343,35 @@ def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
     return [files[i : i + count] for i in range(0, len(files), count)]
 
 
-def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path) -> pa.Table:
+def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path, others: Others) -> pa.Table:
     if stream.follows:
-        table = _with_lost(table, schema, stream)
+        table = _with_lost(table, schema, stream, others)
+    for name, type_ in others:
+        table = _of_type(table, name, type_)
     check_columns(table.schema, schema, str(file))
     for name in _kind(stream):
         if name not in table.column_names:
             raise unknown_column(name, table.column_names, str(file))
-    return table.select([*needed_columns(schema), *_kind(stream)])
+    return table.select([*needed_columns(schema), *_kind(stream), *(name for name, _ in others)])
 
 
-def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob) -> pa.Table:
+def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
+    """With a column of which only accents speak as it was in the first file; nothing is known of what cannot be that."""
+    column, unknown = table.column(name), pa.nulls(table.num_rows, type_)
+    if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+        column = unknown
+    elif canonical_type(column.type, what=name) == type_:
+        return table
+    try:
+        column = column.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        column = unknown
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob, others: Others) -> pa.Table:
     """With nulls for attributes that the file does not have: accents may have dropped them, or none may be in it."""
-    missing = [(name, pa.float64()) for name in schema.modelled_names] + list(schema.unmodelled)
+    missing = [(name, pa.float64()) for name in schema.modelled_names] + [*schema.unmodelled, *others]
     missing += [] if stream.accent_column is None else [(stream.accent_column, pa.string())]
     for name, type_ in missing:
         if name not in table.column_names:
@@ -356,6 +435,8 @@ def frame_of(
     """The stream's tuples as a streaming frame, with what :data:`ORDER` names; dealt to buckets ``by`` key attributes, or all."""
     from pyspark.sql import functions as F
 
+    from pulse.runtime.frames import arrow_schema_of
+
     if given is None:
         frame = _file_frame(spark, stream, schema) if stream.source == "files" else _line_frame(spark, stream)
     else:
@@ -375,7 +456,9 @@ def frame_of(
     # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
     keys = [F.col(f"`{name}`") for name in (schema.key_names if by is None else by)]
     place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
-    needed = [F.col(f"`{name}`") for name in (*needed_columns(schema), *_kind(stream))]
+    others = others_of(stream, arrow_schema_of(given) if given is not None else columns_of(stream), schema)
+    names = (*needed_columns(schema), *_kind(stream), *(name for name, _ in others))
+    needed = [F.col(f"`{name}`") for name in names]
     return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
 
 
@@ -396,6 +479,7 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
 
     columns = _with_absent(stream, columns_of(stream))
     needed = [*needed_columns(schema), *_kind(stream)]
+    needed += [name for name, _ in others_of(stream, columns, schema)]
     names = _csv_columns(stream, columns, needed) if stream.format == "csv" else needed
     types = {name: columns.field(name).type if name in needed else pa.string() for name in names}
     if stream.accent_column is not None:

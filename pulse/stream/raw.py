@@ -1,13 +1,14 @@
 """Raw tuples: how what was recorded is brought to the units of the stream's start, tuple by tuple and exactly (8.1).
 
-At a fit the tuples are at hand, so descriptions may speak of any attribute of theirs, also of one that is altered itself, and any
-attribute may be altered. A description is in the units in force at its accent; a tuple is in those in force at its time. So where
-a description speaks of what is altered it is carried into recorded units, epoch by epoch, with exact fractions
-(:mod:`pulse.stream.units`), and compared with what was recorded: nothing is rounded before it is compared. All other
+At a fit, and in a job, the tuples are at hand, so descriptions may speak of any attribute of theirs, also of one that is altered
+itself, and any attribute may be altered. A description is in the units in force at its accent; a tuple is in those in force at
+its time. So where a description speaks of what is altered it is carried into recorded units, epoch by epoch, with exact
+fractions (:mod:`pulse.stream.units`), and compared with what was recorded: nothing is rounded before it is compared. All other
 descriptions hold whatever was altered, and are compiled once for all epochs (:mod:`pulse.stream.steps`).
 
 **The time.** Instants of a log are in the units of the start. Altered times are undone first: recorded times of an epoch
-``[T, T')`` lie in ``[alpha(T), alpha(T'))``. A log cannot tell two epochs apart that recorded the same times.
+``[T, T')`` lie in ``[alpha(T), alpha(T'))``. A log cannot tell two epochs apart that recorded the same times. Where accents are
+among the rows, places tell (``by``): then the time is an attribute like any other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _ABSENT = Affine(2)  # where an attribute is not, its existence is scaled up
 _MISSING = "no "  # what begins so is the absence of an attribute, which no description can name
 
 
-class _Move(NamedTuple):
+class Move(NamedTuple):
+    """An alteration of an attribute, or of its absence (:func:`absence`), from an instant or a place on."""
+
     at: int
     attribute: str
     map: Affine
@@ -71,9 +74,21 @@ def raw_units(log: AccentLog, schema: StreamSchema) -> RawUnits:
     >>> raw_units(log, schema).columns
     ('price',)
     """
-    time, moves = schema.time, list(_moves(log, schema))
-    clock, moves = _clock(moves, time)
-    units = _steps_of(moves, schema)
+    return recorded_units(list(_moves(log, schema)), schema.time)
+
+
+def recorded_units(
+    moves: list[Move], time: str, *, before: Units | None = None, by: str | None = None
+) -> RawUnits:
+    """What undoes moves, each at an instant of the start, or ``by`` the place of its row.
+
+    ``before``: the units in force before all of them, whose descriptions are of the start.
+    """
+    settled = before or Units()
+    clock: tuple[Steps | None, Steps | None] = None, None
+    if by is None:
+        clock, moves, settled = _clock(moves, time, settled)
+    units = _steps_of(moves, settled, by or time)
     return RawUnits(
         {name: steps for name, steps in units.items() if not name.startswith(_MISSING)},
         {name.removeprefix(_MISSING): steps for name, steps in units.items() if name.startswith(_MISSING)},
@@ -81,27 +96,38 @@ def raw_units(log: AccentLog, schema: StreamSchema) -> RawUnits:
     )
 
 
-def _moves(log: AccentLog, schema: StreamSchema) -> Iterator[_Move]:
+def absence(name: str) -> str:
+    """What the absence of an attribute is called among what is altered."""
+    return _MISSING + name
+
+
+def coming(name: str, at: int, where: Description, *, added: bool) -> Move:
+    """An attribute that is added or dropped, as an alteration of its absence."""
+    return Move(at, absence(name), _ABSENT.inverse() if added else _ABSENT, where)
+
+
+def _moves(log: AccentLog, schema: StreamSchema) -> Iterator[Move]:
     """What happens, in order; adding and dropping what a model cannot be without as alterations of its absence."""
     needed = (*schema.key_names, schema.time, *schema.modelled_names)
     for name in sorted(added_first(log.accents)):
         if name in needed:
-            yield _Move(FIRST, _MISSING + name, _ABSENT, TRUE)
+            yield coming(name, FIRST, TRUE, added=False)
     for one in log.accents:
         primitive, said = one.primitive, one.description
         if isinstance(primitive, AlterData):
-            yield _Move(one.position, one.attribute, primitive.alpha, said)
+            yield Move(one.position, one.attribute, primitive.alpha, said)
         elif one.attribute in needed:
-            map = _ABSENT.inverse() if isinstance(primitive, AddAttribute) else _ABSENT
-            yield _Move(one.position, _MISSING + one.attribute, map, said)
+            yield coming(one.attribute, one.position, said, added=isinstance(primitive, AddAttribute))
 
 
-def _clock(moves: list[_Move], time: str) -> tuple[tuple[Steps | None, Steps | None], list[_Move]]:
+def _clock(
+    moves: list[Move], time: str, before: Units
+) -> tuple[tuple[Steps | None, Steps | None], list[Move], Units]:
     """What undoes recorded times, and all else that happens, said of times of the start."""
-    altered = {one.attribute for one in moves}
+    altered = {one.attribute for one in moves} | before.cells.keys()
     if time not in altered:
-        return (None, None), moves
-    units, rest = Units(), list[_Move]()
+        return (None, None), moves, before
+    units, rest = Units({name: own for name, own in before.cells.items() if name == time}), list[Move]()
     epochs: list[tuple[int | None, Units]] = [(None, units)]
     for one in moves:
         if one.attribute != time:
@@ -126,7 +152,8 @@ def _clock(moves: list[_Move], time: str) -> tuple[tuple[Steps | None, Steps | N
     for some in found_ranges:
         covered = covered | some.description
     unsaid = Alteration(FIRST, Description.where(**{time: DEFINED}) - covered, _ABSENT)
-    return (Steps.of(found_ranges, time=time), Steps.of([unsaid], time=time)), rest
+    left = Units({name: own for name, own in before.cells.items() if name != time})
+    return (Steps.of(found_ranges, time=time), Steps.of([unsaid], time=time)), rest, left
 
 
 def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alteration]:
@@ -147,32 +174,41 @@ def _recorded(epochs: list[tuple[int | None, Units]], time: str) -> Iterator[Alt
                 yield Alteration(FIRST, said, map)
 
 
-def _steps_of(moves: list[_Move], schema: StreamSchema) -> dict[str, Steps]:
+def _steps_of(moves: list[Move], before: Units, by: str) -> dict[str, Steps]:
     """The steps of each attribute, all descriptions in recorded units."""
-    altered = {one.attribute for one in moves}
+    altered = {one.attribute for one in moves} | before.cells.keys()
     carried = {one.attribute for one in moves if altered & one.description.attributes}
-    plain: dict[str, list[Alteration]] = {}
+    carried |= {
+        name
+        for name, own in before.cells.items()
+        if any(altered & where.attributes for where in own.values())
+    }
+    plain: dict[str, list[Alteration]] = {
+        name: [Alteration(FIRST, where, map) for map, where in own.items()]
+        for name, own in before.cells.items()
+        if name not in carried
+    }
     for one in moves:
         if one.attribute not in carried:
             plain.setdefault(one.attribute, []).append(Alteration(one.at, one.description, one.map))
     for name in carried:
         plain[name] = []
     if carried:
-        _carry(moves, plain, carried, schema.time)
-    return {
-        name: steps for name, own in plain.items() if not (steps := Steps.of(own, time=schema.time)).is_empty
-    }
+        _carry(moves, before, plain, carried, by)
+    return {name: steps for name, own in plain.items() if not (steps := Steps.of(own, time=by)).is_empty}
 
 
-def _carry(moves: list[_Move], out: dict[str, list[Alteration]], names: set[str], time: str) -> None:
+def _carry(
+    moves: list[Move], before: Units, out: dict[str, list[Alteration]], names: set[str], by: str
+) -> None:
     """Epoch by epoch, the cells of attributes in the units in force."""
-    units = Units()
-    instants = sorted({one.at for one in moves})
+    units = before
+    instants = sorted({one.at for one in moves} | ({FIRST} if before.cells else set()))
     last: dict[str, tuple[int, dict[Affine, Description]]] = {}
 
     def close(name: str, end: int | None) -> None:
         start, cells = last.pop(name, (0, {}))
-        when = Description.where(**{time: ValueSet.between(start, end)})
+        when = Description.where(**{by: ValueSet.between(start, end)})
         out[name] += [Alteration(start, where & when, map) for map, where in cells.items()]
 
     for at in instants:
