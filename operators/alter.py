@@ -68,7 +68,8 @@ class Alter:
                 continue
             if set(steps.columns) <= set(samples.columns.key_names):  # then a stretch lies in one cell
                 found = steps.located(
-                    _columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+                    described_columns(samples.columns, samples.keys, samples.group, {}, steps),
+                    len(samples.group),
                 )
                 grid = samples.first, samples.offsets, samples.every
                 if _concerns(found):
@@ -76,7 +77,7 @@ class Alter:
                     err[name] = apply_steps_on_grid(err[name], grid, found.cell, found.steps, _scales(found))
                 continue
             found = steps.located(
-                _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
                 len(samples),
             )
             if _concerns(found):
@@ -94,7 +95,7 @@ class Alter:
             if not set(steps.columns) <= set(samples.columns.key_names):
                 return None
             located = steps.located(
-                _columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+                described_columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
             )
             if _concerns(located):
                 found[name] = located
@@ -122,7 +123,8 @@ class Alter:
 
 def _segments(relation: Relation, name: str, steps: Steps, *, cut: bool = True) -> Relation:
     found = steps.located(
-        _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps), len(relation)
+        described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+        len(relation),
     )
     if not _concerns(found):
         return relation
@@ -148,14 +150,14 @@ def _segments(relation: Relation, name: str, steps: Steps, *, cut: bool = True) 
     )
 
 
-def _columns(
+def described_columns(
     columns: Columns,
     keys: tuple[pa.Array, ...],
     group: IntArray,
     unmodelled: Mapping[str, pa.Array],
     steps: Steps,
 ) -> dict[str, Any]:
-    """What descriptions compare, for every row; a key is held once per group."""
+    """What descriptions compare, for every row, by the columns of the steps; a key is held once per group."""
     of_row = pa.array(group)
     return {
         name: unmodelled[name]
@@ -187,7 +189,9 @@ class Cease:
             if steps.is_empty or (name not in relation.models and name not in relation.unmodelled):
                 continue
             found = steps.located(
-                _columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+                described_columns(
+                    relation.columns, relation.keys, relation.group, relation.unmodelled, steps
+                ),
                 len(relation),
             )
             parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
@@ -204,7 +208,7 @@ class Cease:
             if steps.is_empty or (name not in samples.values and name not in samples.unmodelled):
                 continue
             found = steps.located(
-                _columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
                 len(samples),
             )
             scale = apply_steps(np.ones(len(samples)), found.cell, samples.times, found.steps, found.maps)

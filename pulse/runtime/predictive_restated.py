@@ -1,25 +1,30 @@
 """Changes of results in the units in force at each instant (semantics 8.2): restated, and said again when units change.
 
 Only what a change of units touches is looked at: rows of the changelog that reach over an instant from which on their values are
-restated, and of the results at rest those that reach over the first instant of what is new.
+restated, and of the results at rest those that reach over the first instant of what is new. Of these only the parts whose units
+have changed are said again: an accent of one key says nothing of the others.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import certainty_codes
 from pulse.core.coefficients import from_padded, to_padded
 from pulse.core.columns import Columns
 from pulse.kernels.steps import cut_at_steps
+from pulse.operators.alter import described_columns
 from pulse.operators.difference import difference
 from pulse.operators.relation import Relation
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_undoing import whole
 from pulse.runtime.standing import Standing, selected
+from pulse.stream.steps import Located
 
 _FROM = "\0from"  # the row of the changelog that a segment is a part of
 
@@ -46,9 +51,11 @@ def restated_changes(
     touched = held if since is None else _reaching(held, since)
     if since is None or not len(touched):
         return told
-    return pa.concat_tables(
-        [_compared(standing, _as(before, touched), _as(now, touched)), told.cast(changes.schema)]
-    )
+    if _only_alters(before) and _only_alters(now):
+        again = _said_again(selected(touched, standing.output), before, now)
+    else:
+        again = _compared(standing, _as(before, touched), _as(now, touched))
+    return pa.concat_tables([again, told.cast(changes.schema)]) if again.num_rows else told
 
 
 def _parted(before: Restating | None, now: Restating | None) -> int | None:
@@ -86,6 +93,33 @@ def _compared(standing: Standing, old: Relation, new: Relation) -> pa.Table:
     return difference(selected(old, standing.output), selected(new, standing.output)).table
 
 
+def _only_alters(restating: Restating | None) -> bool:
+    return restating is None or (not restating.cease.steps and restating.end is None)
+
+
+def _said_again(held: Relation, before: Restating | None, now: Restating | None) -> pa.Table:
+    """The parts of results that are restated otherwise now: each as it was said, and right after it as it is now."""
+    parts = _Parts.of(held.ref, held.lo, held.hi)
+    for name in held.columns.modelled:
+        for when, restating in (("before", before), ("now", now)):
+            steps = None if restating is None else restating.alter.steps.get(name)
+            if steps is not None:
+                columns = described_columns(held.columns, held.keys, held.group, held.unmodelled, steps)
+                parts.cut(f"{when} {name}", steps.located(columns, len(held)))
+    maps = {name: (*parts.map(f"before {name}"), *parts.map(f"now {name}")) for name in held.columns.modelled}
+    moved = np.any([(a != c) | (b != d) for a, b, c, d in maps.values()], axis=0)
+    chosen = np.repeat(np.flatnonzero(moved), 2)
+    new = np.arange(len(chosen)) % 2 == 1
+    found = held.take(parts.row[chosen], lo=parts.lo[chosen], hi=parts.hi[chosen])
+    models, err = dict(found.models), dict(found.err)
+    for name, (a, b, c, d) in maps.items():
+        scale, shift = np.where(new, c[chosen], a[chosen]), np.where(new, d[chosen], b[chosen])
+        models[name], err[name] = models[name] * scale[:, None], err[name] * scale
+        models[name][:, 0] += shift
+    said = pa.Table.from_batches([replace(found, models=models, err=err, drift={}).to_segments()])
+    return said.append_column("kind", pa.array(np.where(new, "+U", "-U"), pa.string()))
+
+
 def _told(restating: Restating | None, output: Columns) -> bool:
     """Whether the output's own columns tell which rows are restated."""
     if restating is None:
@@ -104,8 +138,8 @@ def _rows(changes: pa.Table, output: Columns, restating: Restating) -> pa.Table:
     ref, lo, hi = (whole(changes.column(name)) for name in ("ref", "lo", "hi"))
     parts = _Parts.of(ref.view(pa.int64()).to_numpy(), lo.to_numpy(), hi.to_numpy())
     for name, steps in altered.items():
-        found = steps.located({one: whole(changes.column(one)) for one in steps.columns}, changes.num_rows)
-        parts.cut(name, found.cell, found.steps, found.maps)
+        columns = {one: whole(changes.column(one)) for one in steps.columns}
+        parts.cut(name, steps.located(columns, changes.num_rows))
     return _altered(changes, parts)
 
 
@@ -122,58 +156,51 @@ class _Parts:
         """Whole rows."""
         return cls(np.arange(len(ref)), ref, lo, hi)
 
-    def cut(
-        self,
-        name: str,
-        cell: IntArray,
-        steps: tuple[IntArray, IntArray],
-        maps: tuple[FloatArray, FloatArray],
-    ) -> None:
+    def cut(self, name: str, located: Located) -> None:
         """Where the map of an attribute changes."""
-        found = cut_at_steps(self.ref, self.lo, self.hi, cell[self.row], steps)
+        found = cut_at_steps(self.ref, self.lo, self.hi, located.cell[self.row], located.steps)
         if (found.step < 0).all():
             return
         if len(found.row) > len(self.row):
             self.is_cut = True
-            self.row, self.ref, self.lo, self.hi = (
-                self.row[found.row],
-                self.ref[found.row],
-                found.lo,
-                found.hi,
-            )
+            self.row, self.ref = self.row[found.row], self.ref[found.row]
+            self.lo, self.hi = found.lo, found.hi
             self.maps = {one: (a[found.row], b[found.row]) for one, (a, b) in self.maps.items()}
-        self.maps[name] = np.append(maps[0], 1.0)[found.step], np.append(maps[1], 0.0)[found.step]
+        a, b = located.maps
+        self.maps[name] = np.append(a, 1.0)[found.step], np.append(b, 0.0)[found.step]
+
+    def map(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """The scale and the shift of every part; where nothing is restated they are 1 and 0."""
+        count = len(self.row)
+        return self.maps[name] if name in self.maps else (np.ones(count), np.zeros(count))
 
 
 def _altered(changes: pa.Table, parts: _Parts) -> pa.Table:
     """The rows as their parts say."""
     if not parts.maps:
         return changes
+    order = np.arange(len(parts.row))
     new: dict[str, pa.Array] = {}
     if parts.is_cut:
-        changes = changes.take(pa.array(parts.row))
-        new |= {"lo": pa.array(parts.lo), "hi": pa.array(parts.hi)}
+        order = _paired(parts.row, np.asarray(pc.equal(changes.column("kind"), "+U"))[parts.row])
+        changes = changes.take(pa.array(parts.row[order]))
+        new |= {"lo": pa.array(parts.lo[order]), "hi": pa.array(parts.hi[order])}
     for name, (a, b) in parts.maps.items():
-        models = to_padded(whole(changes.column(name))) * a[:, None]
-        models[:, 0] += b
+        models = to_padded(whole(changes.column(name))) * a[order, None]
+        models[:, 0] += b[order]
         new[name] = from_padded(models)
-        new[f"{name}_err"] = pa.array(whole(changes.column(f"{name}_err")).to_numpy() * a)
+        new[f"{name}_err"] = pa.array(whole(changes.column(f"{name}_err")).to_numpy() * a[order])
         new[f"{name}_drift"] = pa.nulls(len(a), pa.float64())
-    for name, column in new.items():
-        place = changes.schema.get_field_index(name)
-        if place >= 0:
-            changes = changes.set_column(
-                place, changes.schema.field(place), column.cast(changes.schema.field(place).type)
-            )
-    if not parts.is_cut:
-        return changes
-    return changes.take(pa.array(_paired(parts.row, changes.column("kind"))))
+    columns = [
+        new[one.name].cast(one.type) if one.name in new else changes.column(place)
+        for place, one in enumerate(changes.schema)
+    ]
+    return pa.Table.from_arrays(columns, schema=changes.schema)
 
 
-def _paired(row: IntArray, kind: pa.ChunkedArray) -> IntArray:
+def _paired(row: IntArray, new: BoolArray) -> IntArray:
     """The order in which parts stand: those of an old row each before the part of the new row that replaces it."""
     first = np.searchsorted(row, row)
-    new = np.asarray(pc.equal(kind, "+U"))
     return np.lexsort((new, np.arange(len(row)) - first, row - new))
 
 
@@ -200,7 +227,11 @@ def _rows_cut_short(changes: pa.Table, output: Columns, restating: Restating) ->
     row = found.unmodelled[_FROM].to_numpy()
     kinds = kind.take(pa.array(row))
     table = pa.Table.from_batches([found.to_segments()]).append_column("kind", kinds)
-    return table.take(pa.array(_paired(row, kinds))).select(changes.column_names).cast(changes.schema)
+    return (
+        table.take(pa.array(_paired(row, np.asarray(pc.equal(kinds, "+U")))))
+        .select(changes.column_names)
+        .cast(changes.schema)
+    )
 
 
 def instants(times: pa.ChunkedArray | pa.Array) -> IntArray:
