@@ -18,7 +18,7 @@ COMPARE ?=
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests nojit bench format clean
+.PHONY: help install demo test lint types tests nojit bench site format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -71,6 +71,11 @@ bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; O
 	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(if $(QUICK)$(ONLY),,PULSE_BENCH_COMPILE=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
 	  -o python_files='bench_*.py' -o python_functions='bench_* test_*' \
 	  $(if $(ONLY),-k '$(ONLY)') $(if $(COMPARE),--pulse-compare '$(COMPARE)')
+
+# Warnings are errors: a link to a page, heading or name that is not there, a notebook that fails.
+site: install ## build the documentation into docs/_build/html; fails at a broken link or a failing notebook
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)
