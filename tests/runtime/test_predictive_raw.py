@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_job import Job, job_of
@@ -145,14 +147,14 @@ def said_of(changes: pa.Table, value: str) -> dict[tuple[object, ...], Any]:
     return final(changes, ("s",), value)
 
 
-def fitted(rows: pa.Table, said: list[tuple[int, str]], value: str) -> dict[tuple[object, ...], Any]:
-    """What a query over a model of the same tuples and accents gives."""
+def fitted(rows: pa.Table, said: list[tuple[int, str]]) -> pa.Table:
+    """What a query over a model of the same tuples and accents gives, as a changelog."""
     lines = [f"{format_instant(when)} {text}" for when, text in said]
     told = {"key": "s", "time": "t", "model": {"price": "step", "size": "step"}, "keep": "n", "error": 0}
     model = local().fit(rows, **told, accents=lines or None)
     segments = local().sql(QUERY, streams={"S": model}).segments()
     told_ = segments.append_column("kind", pa.array(["+I"] * segments.num_rows))
-    return said_of(numbered([(told_, 0)], told_.schema, 0), value)
+    return numbered([(told_, 0)], told_.schema, 0)
 
 
 def confirmed(found: Mapping[Any, Any], until: float = 22) -> dict[Any, Any]:
@@ -202,7 +204,63 @@ def test_a_job_says_what_a_query_over_a_fit_says(
             run.take({"S": one}, {"S": lines if i == 0 else []})
             run = pickle.loads(pickle.dumps(run))
     assert (run.accents, run.aside) == (len(said), [])
+    answer = fitted(now, said)
     for value in ("price", "size"):
-        expected = confirmed(fitted(now, said, value))
+        expected = confirmed(said_of(answer, value))
         assert len(expected) > 80
         assert close(confirmed(said_of(run.changes, value)), expected)
+
+
+# -- whatever the batches ----------------------------------------------------------------------------------------
+
+TEXTS = [
+    "[[price < 3, alter(size, y * 4)]]",
+    "[[not price < 3, alter(size, y / 2)]]",
+    "[[size >= 12, alter(price, y * 2)]]",
+    "[[true, alter(price, y / 4)]]",
+    "[[venue = 'N', alter(price, y * 2 + 1)]]",
+    "[[n < 2, alter(size, y + 3)]]",
+    "[[true, alter(n, y * 10)]]",
+    "[[s = 1, alter(n, y + 7)]]",
+    "[[n >= 2, alter(s, y + 100)]]",
+    "[[s > 50, alter(price, y * 8)]]",
+    "[[true, alter(t, y + 60000000)]]",
+    "[[s = 1, alter(size, y * 2)]]",
+]
+
+
+@st.composite
+def interleaved(draw: st.DrawFn) -> tuple[list[tuple[int, str]], list[int], int]:
+    """Accents in order, of which only one alters times; cuts of batches; where the state goes through bytes."""
+    texts = draw(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=5, unique=True))
+    instants = sorted(
+        draw(st.lists(st.integers(1, 20), min_size=len(texts), max_size=len(texts), unique=True))
+    )
+    cuts = draw(st.lists(st.integers(0, 48 + len(texts)), max_size=5))
+    return [(at(a), text) for a, text in zip(instants, texts, strict=True)], cuts, draw(st.integers(0, 5))
+
+
+@given(interleaved())
+@settings(deadline=None)
+def test_any_interleaving_and_any_batches_say_what_a_fit_says(
+    predictors: dict[str, Predictor], drawn: Any
+) -> None:
+    said, cuts, restart = drawn
+    rows = feed()
+    now = table(recorded(rows, said))
+    inside, beside = Run(predictors["rows"]), Run(predictors["log"])
+    for i, one in enumerate(cut(in_rows(rows, now, said), cuts)):
+        inside.take({"S": one})
+        if i == restart:
+            inside = pickle.loads(pickle.dumps(inside))
+    lines = [f"{format_instant(when)} {text}" for when, text in said]
+    for i, one in enumerate(cut(now, [place for place in cuts if place <= 48])):
+        beside.take({"S": one}, {"S": lines if i == 0 else []})
+        if i == restart:
+            beside = pickle.loads(pickle.dumps(beside))
+    answer = fitted(now, said)
+    for value in ("price", "size"):
+        expected = confirmed(said_of(answer, value))
+        for run in (inside, beside):
+            assert (run.accents, run.aside) == (len(said), [])
+            assert close(confirmed(said_of(run.changes, value)), expected)
