@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +21,13 @@ def check(
             "--accents", help="NAME=FILE: a log of accents, after those the model holds; FILE alone."
         ),
     ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attributes",
+            help="NAME=venue,lot: what a stream's tuples have beside its model; venue,lot alone for all streams.",
+        ),
+    ] = None,
     param: Parameters = None,
     policy: Policy = None,
     accumulate: Accumulate = True,
@@ -30,15 +39,17 @@ def check(
     Examples:
       pulse check --stream S=prices @macd.sql --accents splits.log
       pulse check --stream S=prices --stream R=rates @cross.sql --accents R=rates.log --abort
+      pulse check --stream S=prices @macd.sql --accents venues.log --attributes venue
     """
     from pulse.commands import options
     from pulse.session import Session
 
+    streams = options.streams(stream)
     answer = Session(engine="local").sql(
         options.query_text(query),
-        streams=options.streams(stream),
+        streams=streams,
         parameters=options.parameters(param),
-        accents=options.accents(accents),
+        accents=_logs(options.accents(accents), streams, _attributes(attributes, streams)),
         evolution=options.policies(policy),
         accumulate=accumulate,
         later=True,
@@ -62,6 +73,45 @@ def check(
             typer.echo(line)
         typer.echo(found.reason if aborts else _counted([fate.outcome for fate in found.fates]))
     raise typer.Exit(1 if aborts else 0)
+
+
+def _attributes(given: list[str] | None, streams: Mapping[str, str]) -> dict[str, list[str]]:
+    """By stream, the attributes of its tuples that are named."""
+    from pulse.commands import options
+
+    found: dict[str, list[str]] = {name: [] for name in streams}
+    for one in given or ():
+        name, equals, listed = one.rpartition("=")
+        if (equals and name.strip() not in streams) or not options.names([listed]):
+            raise options.OptionError(
+                f"--attributes {one}: expected names of attributes, or NAME=… for one of the streams "
+                f"{', '.join(streams)}"
+            )
+        for stream in [name.strip()] if equals else streams:
+            found[stream] += options.names([listed])
+    return found
+
+
+def _logs(
+    given: str | dict[str, str] | None, streams: Mapping[str, str], attributes: Mapping[str, list[str]]
+) -> Any:
+    """The logs, with what is known of the streams' tuples: as it is named, and as models say that were fitted with accents."""
+    from pulse.store.model import Model
+    from pulse.stream.log import AccentLog
+
+    if isinstance(given, str) and len(streams) == 1:
+        given = dict.fromkeys(streams, given)
+    if not isinstance(given, dict):
+        return given
+    found: dict[str, Any] = dict(given)
+    for name, file in given.items():
+        if name not in streams:
+            continue  # which the session says
+        model = Model(streams[name])
+        stored = () if model.accents is None else model.accents.attributes
+        known = tuple(dict.fromkeys((*stored, *attributes[name])))
+        found[name] = replace(AccentLog.read(file, times=[model.schema.time]), attributes=known)
+    return found
 
 
 def _counted(outcomes: list[str]) -> str:

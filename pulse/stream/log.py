@@ -150,7 +150,7 @@ class AccentLog:
         (:mod:`pulse.stream.raw`); else accents that need them are an :class:`UnsupportedAccentError`. ``altered`` is what was
         altered before: with the time among it, an instant says nothing of recorded times.
         """
-        known = tuple(dict.fromkeys((*schema.names, *attributes)))
+        known = tuple(dict.fromkeys((*schema.names, *self.attributes, *attributes)))
         added = added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
         # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.

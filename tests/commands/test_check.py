@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -63,6 +64,31 @@ def test_a_lost_key_is_held_or_aborts(run: Run, model: Model, log: Path) -> None
     assert held.code == 0
     assert "holds it, and undoes it meanwhile" in held.out
     assert run(*asked, "--abort").code == 1
+
+
+def test_attributes_of_the_tuples_that_no_model_has_are_named_or_known_from_the_fit(
+    run: Run, model: Model, log: Path, tmp_path: Path
+) -> None:
+    log.write_text(f"{format_instant(SPLIT)} [[lot = 1, alter(price, y / 4)]]\n")
+    asked = ("check", MACD, *WINDOWS, "--accents", log, "--stream")
+    refused(run(*asked, f"S={model.path}"), "speaks of 'lot'")
+    for named in ("lot", "S=board,lot"):
+        done = run(*asked, f"S={model.path}", "--attributes", named)
+        assert done.code == 0
+        assert "a model cannot tell by lot for which rows" in done.out
+    for wrong in ("S=", "R=lot"):
+        refused(
+            run(*asked, f"S={model.path}", "--attributes", wrong), f"--attributes {wrong}: expected names"
+        )
+    data = split(ticks(count=120))
+    pq.write_table(data.append_column("lot", pa.array([7] * data.num_rows)), tmp_path / "with_lot.parquet")
+    fit = ("fit", tmp_path / "with_lot.parquet", "--key", "symbol", "--time", "t", "--model", "price:step")
+    (tmp_path / "own").write_text(LINE + "\n")
+    more = ("--error", "0", "--accents", tmp_path / "own", "--out", tmp_path / "lots", *LOCAL)
+    assert run(*fit, *more).code == 0
+    known = run(*asked, f"S={tmp_path / 'lots'}")
+    assert known.code == 0
+    assert known.out.endswith("2 accents: 1 passes, 1 is held\n")
 
 
 def test_fit_and_query_take_them(run: Run, model: Model, log: Path, tmp_path: Path) -> None:
