@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from pulse.kernels._jit import FLOAT, IN1, IN2, IN_INT1, INT, OUT_INT1, OUT_INT2, device, kernel
+from pulse.kernels._jit import FLOAT, IN1, IN2, IN_INT1, INT, OUT_INT1, OUT_INT2, kernel, step
 from pulse.kernels.timeline import GRAIN
 
 Array = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ _ROOM = 1 << 18  # pairs that are gathered before duplicates are removed
 _RECENT = 1 << 14
 
 _PIECES = types.Tuple((IN2, IN_INT1, IN_INT1, IN_INT1))
-_ACTIVE = types.Tuple((OUT_INT1, OUT_INT2, OUT_INT1, OUT_INT1, OUT_INT1, OUT_INT1))
+_ACTIVE = types.Tuple((OUT_INT1, OUT_INT2, OUT_INT1, OUT_INT1, OUT_INT1))
 _FOUND = types.Tuple((OUT_INT1, OUT_INT1))
 
 
@@ -54,21 +54,21 @@ class Tracks(NamedTuple):
     box: Array  # (n, 4)
 
 
-@device
+@step
 def _cell_range(low, high, grow, size):
     """First and last cell of an interval that has grown on both sides: one or two cells."""
     grow += _PAD * max(abs(low), abs(high))
     return math.floor((low - grow) / size), math.floor((high + grow) / size)
 
 
-@device
+@step
 def _bucket(level, ix, iy, buckets):
     h = (ix * 73856093) ^ (iy * 19349663) ^ (level * 83492791)
     h ^= h >> 17
     return (h ^ (h >> 7)) & (buckets - 1)
 
 
-@device
+@step
 def _within(box, a, b, reach):
     """Whether the distance of two boxes is at most ``reach``, give or take rounding."""
     dx = max(0.0, max(box[a, 0] - box[b, 1], box[b, 0] - box[a, 1]))
@@ -78,34 +78,55 @@ def _within(box, a, b, reach):
     return dx * dx + dy * dy <= reach * reach * (1.0 + 8 * _PAD)
 
 
-@device
-def _enter(p, pieces, sizes, reach, slot, active):
-    """Put piece ``p`` into the lists of its cells: doubly linked, the first entry's link back is ``-1 - head``."""
-    box, level, side, _ = pieces
-    heads, links, used, holder, _, _ = active
+@step
+def _seek_and_enter(p, pieces, sizes, reach, sides, slot, active, found, count, groups):
+    """Add the pairs of ``p`` with what is under way on the other side, and put it into ``slot``; returns the new count.
+
+    Cells' lists are doubly linked, the first entry's link back is ``-1 - head``. A pair met lately is skipped: pieces of two
+    tracks that stay together meet again and again.
+    """
+    box, level, side, group = pieces
+    heads, links, used, _, _ = active
+    codes, recent = found
     buckets = len(heads) // 4
+    own = side[p]
+    other = 1 - own if sides == 2 else 0
     entry = first = slot * 4 * len(sizes)
     for at in range(level[p], len(sizes)):
-        table = 2 * side[p] + (1 if at > level[p] else 0)
         x0, x1 = _cell_range(box[p, 0], box[p, 1], 0.5 * reach, sizes[at])
         y0, y1 = _cell_range(box[p, 2], box[p, 3], 0.5 * reach, sizes[at])
+        at_home = at == level[p]
         for ix in range(x0, x1 + 1):
             for iy in range(y0, y1 + 1):
-                head = table * buckets + _bucket(at, ix, iy, buckets)
-                links[entry, 0] = heads[head]
-                links[entry, 1] = -1 - head
+                bucket = _bucket(at, ix, iy, buckets)
+                for shadow in range(2 if at_home else 1):
+                    met = heads[(2 * other + shadow) * buckets + bucket]
+                    while met >= 0:
+                        q, after = links[met, 2], links[met, 0]
+                        # Without a second side `p` itself is under way in the cells that it has entered already.
+                        if q != p and _within(box, p, q, reach):
+                            a, b = (p, q) if own == 0 else (q, p)
+                            code = group[a] * groups + group[b]
+                            place = (code ^ (code >> 14)) & (_RECENT - 1)
+                            if recent[place] != code:
+                                recent[place] = code
+                                codes[count] = code
+                                count += 1
+                        met = after
+                head = (2 * own + (0 if at_home else 1)) * buckets + bucket
+                links[entry, 0], links[entry, 1], links[entry, 2] = heads[head], -1 - head, p
                 if heads[head] >= 0:
                     links[heads[head], 1] = entry
                 heads[head] = entry
                 entry += 1
-    holder[slot] = p
     used[slot] = entry - first
+    return count
 
 
-@device
+@step
 def _leave(slot, sizes, active):
     """Take the piece in ``slot`` out of its lists."""
-    heads, links, used, _, _, _ = active
+    heads, links, used, _, _ = active
     first = slot * 4 * len(sizes)
     for entry in range(first, first + used[slot]):
         after, before = links[entry, 0], links[entry, 1]
@@ -117,47 +138,13 @@ def _leave(slot, sizes, active):
             links[after, 1] = before
 
 
-@device
-def _seek(p, pieces, sizes, reach, other, active, found, count, groups):
-    """Add the pairs of ``p`` with what is under way on side ``other``; returns the new count.
-
-    A pair met lately is skipped: pieces of two tracks that stay together meet again and again.
-    """
-    box, level, side, group = pieces
-    heads, links, _, holder, _, _ = active
-    codes, recent = found
-    buckets = len(heads) // 4
-    for at in range(level[p], len(sizes)):
-        x0, x1 = _cell_range(box[p, 0], box[p, 1], 0.5 * reach, sizes[at])
-        y0, y1 = _cell_range(box[p, 2], box[p, 3], 0.5 * reach, sizes[at])
-        for ix in range(x0, x1 + 1):
-            for iy in range(y0, y1 + 1):
-                bucket = _bucket(at, ix, iy, buckets)
-                for shadow in range(2 if at == level[p] else 1):
-                    entry = heads[(2 * other + shadow) * buckets + bucket]
-                    while entry >= 0:
-                        q = holder[entry // (4 * len(sizes))]
-                        if _within(box, p, q, reach):
-                            code = (
-                                group[p] * groups + group[q] if side[p] == 0 else group[q] * groups + group[p]
-                            )
-                            place = (code ^ (code >> 14)) & (_RECENT - 1)
-                            if recent[place] != code:
-                                recent[place] = code
-                                codes[count] = code
-                                count += 1
-                        entry = links[entry, 0]
-    return count
-
-
 @kernel(_PIECES, IN_INT1, IN1, FLOAT, INT, INT, _ACTIVE, _FOUND, OUT_INT1)
 def _sweep(pieces, events, sizes, reach, sides, groups, active, found, state):
     """Go through events (``p``: piece ``p`` begins, ``~p``: it ends) until they or the room for pairs run out.
 
     ``state`` is (next event, pairs found, free slots), so that the next call goes on.
     """
-    side = pieces[2]
-    free, slot_of = active[4], active[5]
+    free, slot_of = active[3], active[4]
     at, count, idle = state[0], state[1], state[2]
     # One piece meets each other at most in four cells of a level, as itself or as a shadow.
     most = 4 * (len(sizes) + 1) * len(free)
@@ -165,11 +152,9 @@ def _sweep(pieces, events, sizes, reach, sides, groups, active, found, state):
         p = events[at]
         at += 1
         if p >= 0:
-            other = 1 - side[p] if sides == 2 else 0
-            count = _seek(p, pieces, sizes, reach, other, active, found, count, groups)
             idle -= 1
             slot_of[p] = free[idle]
-            _enter(p, pieces, sizes, reach, free[idle], active)
+            count = _seek_and_enter(p, pieces, sizes, reach, sides, free[idle], active, found, count, groups)
         else:
             slot = slot_of[~p]
             _leave(slot, sizes, active)
@@ -245,7 +230,7 @@ def _events(tracks: list[Tracks]) -> tuple[Integers, int]:
         slack = GRAIN + 2.0**-48 * (since + np.maximum(np.abs(one.lo), np.abs(one.hi)))
         begin.append(since + one.lo - slack)
         end.append(since + one.hi + slack)
-    order = np.argsort(np.concatenate(begin + end), kind="stable")
+    order = np.argsort(np.concatenate(begin + end))  # none begins and ends at once: slack is between
     n = len(order) // 2
     starts = order < n
     return np.where(starts, order, ~(order - n)), int(np.cumsum(np.where(starts, 1, -1)).max())
@@ -262,12 +247,11 @@ def _levels(box: Array, reach: float) -> tuple[Integers, Array]:
 
 
 def _nobody(most: int, levels: int, pieces: int) -> tuple[Integers, ...]:
-    """The lists of those under way, empty: heads, links, used, holder, free, slot_of."""
+    """The lists of those under way, empty: heads, links (next, before, piece), used, free, slot_of."""
     buckets = 1 << max(4, int(2 * most - 1).bit_length())
     return (
         np.full(4 * buckets, -1, np.int64),
-        np.empty((most * 4 * levels, 2), np.int64),
-        np.zeros(most, np.int64),
+        np.empty((most * 4 * levels, 3), np.int64),
         np.zeros(most, np.int64),
         np.arange(most),
         np.zeros(pieces, np.int64),

@@ -1,7 +1,8 @@
 """Pair join: a join of groups by a condition other than equal keys, above all of those that come near each other.
 
 1. Segments. As :mod:`~pulse.operators.join`, of fewer pairs and fewer rows. Where a predicate above bounds the distance of two
-   positions, groups whose boxes never come within reach at a common instant are not paired (``kernels.near``). Of a pair,
+   positions, groups of which no hulls of a few segments come within reach at a common instant are not paired
+   (``kernels.near``). Of a pair,
    with ``q(t) = (x1 - x2)^2 + (y1 - y2)^2`` and ``e`` the bound of the distance's error, only those rows are given in which
    ``q <= (reach + e)^2`` somewhere: in no other can the predicate hold, not even possibly. Where it bounds the average over a
    window of size ``w``, some instant of the window must be within ``reach + e``; given is what lies within ``w`` of such
@@ -37,6 +38,7 @@ from pulse.operators.relation import Relation
 
 _ROWS = 1 << 18  # rows that are joined at once before they are pruned
 _HULL = 32  # segments in a hull: a sweep over so many fewer, and so many of either side to lay side by side
+_FEW = 3  # segments in a hull where pairs of groups are sought: a third of the sweep, for a quarter more pairs to look into
 _ROUNDING = 64 * 2.0**-52  # of a value, relative to the sum of magnitudes it was computed from
 _FARTHEST = 1e300  # boxes are cut off there, which brings none apart
 APPROXIMATED = 0.05  # of the reach: what approximated distances may err by where positions are exact
@@ -74,9 +76,9 @@ class PairJoin:
         elif self.near.reach + self.near.slack < 0.0:
             pairs = np.empty((0, 2), np.int64)
         else:
-            own = tracks(left, self.near.left)
+            own = _coarse(tracks(left, self.near.left))
             same = _same_positions(left, right, self.near)
-            others = None if same else tracks(right, self.near.right)
+            others = None if same else _coarse(tracks(right, self.near.right))
             pairs = near_pairs(own, others, self.near.reach + self.near.slack)
         return pairs if keys == TRUE else matching_pairs(left, right, pairs, keys)
 
@@ -146,6 +148,12 @@ def tracks(relation: Relation, position: tuple[str, str]) -> Tracks:
     """The relation's pieces with the boxes of their positions, grown by the bound of the distance's error."""
     boxes = position_boxes(relation, position)
     return Tracks(relation.ref, relation.lo, relation.hi, relation.offsets, boxes)
+
+
+def _coarse(track: Tracks) -> Tracks:
+    """The track in hulls of a few segments: what comes near does so of these too."""
+    hull, _, group = hulls(track, _FEW)
+    return hull._replace(offsets=np.searchsorted(group, np.arange(len(track.offsets))))
 
 
 def position_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
