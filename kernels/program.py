@@ -274,7 +274,9 @@ class Programs(NamedTuple):
     codes: int
     outputs: int
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many programs there are."""
         return len(self.offsets) - 1
 
 
@@ -288,9 +290,9 @@ class Tallies(NamedTuple):
 
 def no_tallies(programs: Programs) -> Tallies:
     """Of no samples yet."""
-    figures = np.zeros((len(programs), programs.outputs, 4))
+    figures = np.zeros((programs.count, programs.outputs, 4))
     figures[:, :, 2], figures[:, :, 3] = np.inf, -np.inf
-    return Tallies(np.zeros((len(programs), 4), np.int64), figures)
+    return Tallies(np.zeros((programs.count, 4), np.int64), figures)
 
 
 def run(
@@ -315,9 +317,9 @@ def run(
             f"columns: expected values, bounds and codes of {programs.columns} columns of at least {n} places, "
             f"got shapes {[one.shape for one in columns]}"
         )
-    if begins.shape != (n,) or len(tallies.counts) != len(programs):
+    if begins.shape != (n,) or len(tallies.counts) != programs.count:
         raise ValueError(
-            f"expected begins of {n} places and tallies of {len(programs)} programs, got {len(begins)} and "
+            f"expected begins of {n} places and tallies of {programs.count} programs, got {len(begins)} and "
             f"{len(tallies.counts)}"
         )
     _check(programs)

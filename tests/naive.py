@@ -892,3 +892,78 @@ def tuple_window(tuples: Sequence[tuple[int, float]], closing: int, size: int, f
         return None
     of = {"sum": sum, "min": min, "max": max, "count": len, "avg": lambda x: sum(x) / len(x)}[function]
     return float(of(held))
+
+
+# -- programs of pointwise steps, sample by sample (kernels/program.py) ------------------------------------------------
+
+
+def run_program(
+    steps: Any, constants: Any, columns: Sequence[Sequence[tuple[Any, Any, int]]], begins: Sequence[int]
+) -> tuple[list[int], dict[int, tuple[Fraction, Any, Any]]]:
+    """``[samples, ranges, certain]`` and each output's ``(sum, smallest, largest)``; numbers are fractions, not rounded.
+
+    ``columns[j][i]`` is ``(value, bound, code)`` of column ``j`` at place ``i``. Steps are named as their module's text does.
+    """
+    named = (
+        *("FILL", "ADD", "SUBTRACT", "MULTIPLY", "DIVIDE", "NEGATE", "ABSOLUTE", "PRODUCT_ERROR"),
+        *("QUOTIENT_ERROR", "COMPARE", "LOWER", "RAISE", "NEVER", "CHECK", "COUNT", "FIGURES"),
+    )
+    counts, figures = [0, 0, 0], {}
+    before = False
+    for i, begin in enumerate(begins):
+        here = [column[i] for column in columns]
+        number = dict(enumerate([Fraction(v) for v, _, _ in here] + [Fraction(e) for _, e, _ in here]))
+        code = dict(enumerate(c for _, _, c in here))
+        for op, to, a, b, c, d, other in steps:
+            match named[op]:
+                case "FILL":
+                    number[to] = Fraction(float(constants[other]))
+                case "ADD":
+                    number[to] = number[a] + number[b]
+                case "SUBTRACT":
+                    number[to] = number[a] - number[b]
+                case "MULTIPLY":
+                    number[to] = number[a] * number[b]
+                case "DIVIDE":
+                    number[to] = number[a] / number[b]
+                case "NEGATE":
+                    number[to] = -number[a]
+                case "ABSOLUTE":
+                    number[to] = abs(number[a])
+                case "PRODUCT_ERROR":  # the largest that any truth is off by
+                    ends = [
+                        (number[a] + s * number[b]) * (number[c] + r * number[d])
+                        for s in (-1, 1)
+                        for r in (-1, 1)
+                    ]
+                    number[to] = max(abs(end - number[a] * number[c]) for end in ends)
+                case "QUOTIENT_ERROR":
+                    ends = [
+                        (number[a] + s * number[b]) / (number[c] + r * number[d])
+                        for s in (-1, 1)
+                        for r in (-1, 1)
+                    ]
+                    number[to] = max(abs(end - number[a] / number[c]) for end in ends)
+                case "COMPARE":
+                    relation = (">", ">=", "=", "!=")[other % 4]
+                    told = comparison_code(number[a] - number[c], number[b] + number[d], relation)
+                    code[to] = min(told, code[other // 4])
+                case "LOWER":
+                    code[to] = min(code[a], code[b])
+                case "RAISE":
+                    code[to] = max(code[a], code[b])
+                case "NEVER":
+                    code[to] = 0
+                case "COUNT":
+                    holds = code[a] >= 2
+                    counts[0] += holds
+                    counts[1] += holds and (bool(begin) or not before)
+                    counts[2] += code[a] == 3
+                    before = holds
+                case "FIGURES":
+                    total, low, high = figures.get(to, (Fraction(), None, None))
+                    if code[b] >= 2:
+                        value = number[a]
+                        low = value if low is None else min(low, value)
+                        figures[to] = total + value, low, value if high is None else max(high, value)
+    return counts, figures

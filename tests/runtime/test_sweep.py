@@ -15,16 +15,32 @@ from pyspark.sql import SparkSession
 import pulse
 from pulse.core.errors import PulseError
 from pulse.plan.query import ParameterError
-from pulse.runtime import evaluate, local, scan
+from pulse.runtime import evaluate, local, scan, sweep_jobs, sweep_tails
 from pulse.runtime import sweep as sweep_module
+from pulse.runtime.job import prepare
 from pulse.runtime.sweep import Grid, SweepError
 from pulse.store.model import Model
 from tests.runtime import asking
 from tests.runtime.asking import COLLISION, MACD, prices, rows_of, tracks
 
 FILTER = "select symbol, price, venue from S where price > :least and t >= :since"
+BEND = """select symbol, A.ap - 2 * B.ap + C.total / 4 as bend from
+(select symbol, avg(price) as ap from S[size :short advance 2]) as A
+join (select symbol, avg(price) as ap from S[size 8 advance 2]) as B on (A.symbol = B.symbol)
+join (select symbol, sum(price) as total from S[size 4 advance 2]) as C on (A.symbol = C.symbol)
+where not ((A.ap - B.ap) ^ 2 <= :least and abs(A.ap) < 21)"""
+OTHER_KEYS = """select symbol, S.ap - L.ap as diff from
+(select symbol, avg(price) as ap from S[size :short advance 2]) as S
+join (select symbol, avg(price) as ap from S[size 8 advance 2] where symbol <> 'b') as L
+on (S.symbol = L.symbol) where S.ap > L.ap"""
+ROOT = """select symbol, sqrt(ap) as root from (select symbol, avg(price) as ap from S[size :short advance 2])
+where ap > 20"""
 GRIDS: dict[str, tuple[str, dict[str, Any]]] = {
     "macd": (MACD, {"short": [2, 4.0, 6], "long": [8, 12]}),
+    "odd sizes": (MACD, {"short": [2, 3, 5.5], "long": [8, 9]}),
+    "bend": (BEND, {"short": [2, 4, 5], "least": [0.01, 0.1]}),
+    "other keys": (OTHER_KEYS, {"short": [2, 4]}),
+    "root": (ROOT, {"short": [2, 4]}),
     "filter": (
         f"{FILTER} sample every 2 s",
         {"least": [19, 20.5], "since": ["2020-09-13 12:27:00", "2020-09-13"]},
@@ -217,6 +233,90 @@ def test_exchanges_run_variant_by_variant(models: dict[str, Model]) -> None:
         again = pickle.loads(pickle.dumps(job))
         assert again.schema == job.schema
         assert len(again.jobs) == len(job.grid)
+
+
+# -- variants together ----------------------------------------------------------------------------------------------
+
+TOGETHER = {"macd": 6, "odd sizes": 6, "bend": 6, "other keys": 2, "root": 0, "filter": 0}
+
+
+@pytest.fixture
+def gaps(tmp_path: Path) -> dict[str, Model]:
+    """Prices of which some seconds are missing, others come twice, and a symbol comes once."""
+    whole = asking.ticks(count=90)
+    kept = [i for i in range(whole.num_rows) if not 30 <= i % 90 < 43 + i // 90]
+    once = asking.ticks("z", count=1)
+    data = pa.concat_tables([whole.take(sorted([*kept, *range(3, 80, 9)])), once])
+    return {"S": prices(tmp_path / "gaps", data, max_gap=5)}
+
+
+@pytest.mark.parametrize("blocks", [1, 1 << 24])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_variants_together_are_as_each_alone(
+    models: dict[str, Model], gaps: dict[str, Model], monkeypatch: pytest.MonkeyPatch, name: str, blocks: int
+) -> None:
+    monkeypatch.setattr(sweep_tails, "BLOCK_BYTES", blocks)
+    for streams in (models, gaps):
+        together = swept(streams, name)
+        assert (
+            sum(len(one.numbers) for one in together._job(tuples=True, summary=True).tails) == TOGETHER[name]
+        )
+        found = together.summary().to_pylist()
+        with monkeypatch.context() as only:
+            only.setattr(sweep_module, "tails", lambda _: ())
+            wanted = swept(streams, name).summary().to_pylist()
+        assert any(row["ranges"] > 0 for row in wanted)
+        for one, other in zip(found, wanted, strict=True):
+            means = [key for key in one if key.endswith("_mean")]
+            assert {key: one[key] for key in means} == pytest.approx(
+                {key: other[key] for key in means}, rel=1e-12
+            )
+            assert {key: one[key] for key in one if key not in means} == {
+                key: other[key] for key in one if key not in means
+            }
+
+
+def test_together_they_hold_no_columns_of_their_own(
+    models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is evaluated at a time goes with the block, not with the model or the grid; and no variant has samples."""
+    monkeypatch.setattr(sweep_tails, "BLOCK_BYTES", 1)
+    ran, alone_ = counted(monkeypatch, sweep_tails, "run"), counted(monkeypatch, sweep_module, "result_of")
+    swept(models, "macd").summary()
+    assert len(ran) == 5  # a key at a time
+    assert not alone_
+
+
+@pytest.mark.parametrize("power", [9, 200])
+def test_what_is_not_finite_is_said_as_by_each_alone(models: dict[str, Model], power: int) -> None:
+    factors = " * ".join(["ap ^ 9"] * (power // 9 + (power > 9) * 4))
+    text = f"select symbol, {factors} as high from (select symbol, avg(price) as ap from S[size :short advance 2])"
+    sweep = asking.local().sweep(text, streams=models, short=[2, 4])
+    assert sum(len(one.numbers) for one in sweep._job(tuples=True, summary=True).tails) == 2
+    if power == 9:
+        assert sweep.summary().num_rows == 2
+        return
+    with pytest.raises(PulseError, match="is beyond the range of floating-point numbers for symbol='"):
+        sweep.summary()
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_planned_once_plans_are_those_of_each_alone(models: dict[str, Model], name: str) -> None:
+    job = swept(models, name)._job(tuples=True)
+    for one, query in zip(job.jobs, job.queries, strict=True):
+        wanted = prepare(query, job.paths, tuples=True)
+        assert (one.query, one.rate, one.paths) == (wanted.query, wanted.rate, wanted.paths)
+        assert (one.grids, one.accents, one.fragments) == (wanted.grids, wanted.accents, wanted.fragments)
+
+
+def test_sizes_are_all_that_is_planned_once(
+    models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch, sweep_jobs, "prepare")
+    for name, wanted in (("macd", 1), ("bend", 6), ("pairs", 2)):
+        calls.clear()
+        assert len(swept(models, name)._job(tuples=True).jobs) == len(swept(models, name).grid)
+        assert len(calls) == wanted
 
 
 # -- grids and errors ---------------------------------------------------------------------------------------------
