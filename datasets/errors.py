@@ -61,7 +61,7 @@ def readable(where: str) -> Iterator[None]:
         raise MissingInputError(
             f"{where}: there is no such file; was it moved after the input was listed?"
         ) from None
-    except (pa.ArrowException, OSError, EOFError, OverflowError) as e:
+    except (pa.ArrowException, OSError, EOFError, OverflowError, UnicodeDecodeError) as e:
         reason = " ".join(str(e).split())[:300] or type(e).__name__
         raise UnreadableError(
             f"{where}: cannot be read ({reason}); the file may be damaged, cut short, or of another format"

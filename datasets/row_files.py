@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,10 @@ def read_rows(path: str) -> Rows:
         if not Path(path).stat().st_size:
             raise EmptyInputError(f"{path}: the file is empty; expected a changelog")
         if lowered.endswith(PARQUET_SUFFIXES):
-            return Rows(pq.read_table(path), [])
+            table = pq.read_table(path)
+            table.validate(full=True)  # Arrow reads texts that are no UTF-8, and names that are none
+            _names(table.schema)
+            return Rows(table, [])
         if lowered.endswith(JSON_SUFFIXES):
             return Rows(*read_json_lines(path))
         return _read_csv(path)
@@ -69,6 +73,12 @@ def _read_csv(path: str) -> Rows:
             ),
         )
     return Rows(table, unread)
+
+
+def _names(fields: Iterable[pa.Field]) -> list[str]:
+    """All names of columns and of what is in them; a ``UnicodeDecodeError`` if one is no text."""
+    inside = [name for field in fields if pa.types.is_struct(field.type) for name in _names(field.type)]
+    return [field.name for field in fields] + inside
 
 
 def _check_utf8(path: str) -> None:

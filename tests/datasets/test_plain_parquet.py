@@ -173,3 +173,21 @@ def test_columns_declared_without_nulls_come_as_those_of_other_files(tmp_path: P
     ]
     assert pa.Table.from_batches(batches).num_rows == 4
     assert reader.schema(str(tmp_path / "b.parquet")) == reader.schema(str(tmp_path / "a.parquet"))
+
+
+def test_text_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    """Arrow reads it as it is, and what asks for the text fails much later."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": ["abcdefg"] * 3}), path, compression="none", write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"abcdefg", b"abc\xffefg"))
+    with pytest.raises(UnreadableError, match="UTF8"):
+        [b for unit in PARQUET.units([path]) for b in PARQUET.batches(unit, ["s"])]
+
+
+def test_sizes_are_known_without_the_metadata_of_columns(tmp_path: Path) -> None:
+    """Arrow ends the process where those are damaged."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"v": range(100)}), path, row_group_size=50)
+    sizes = [unit.size for unit in PARQUET.units([path])]
+    assert len(sizes) == 2
+    assert 0.9 * path.stat().st_size < sum(sizes) <= path.stat().st_size
