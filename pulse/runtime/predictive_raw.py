@@ -81,8 +81,9 @@ class RawTurns:
         self.recent = left
 
     def forget(self, rows: Description) -> None:
-        """No tuple of these rows, which are told in the units of the start, comes any more."""
-        if rows.is_empty or not self.settled.cells:
+        """No tuple of these rows, which are told in the units of the start, comes any more. As long as what tells them is altered
+        itself, one that comes all the same is known only once it is undone."""
+        if rows.is_empty or not self.settled.cells or any(self.alters(name) for name in rows.attributes):
             return
         cells: dict[str, dict[Affine, Description]] = {}
         for name, own in self.settled.cells.items():
