@@ -2,7 +2,7 @@
 
 ::
 
-    segments, tuples, tables ──curves: exact, or thinned to columns──> model  answer  sweep  lineage  tracks ──> Figure
+    segments, tuples, tables ──curves: exact, or thinned to columns──> model answer sweep lineage tracks … ──> Figure
                                                                                                          └──> page (HTML)
 
 What is drawn is given as data: models as segments, answers as tables. Objects that know more (a stored model, an answer, a
@@ -17,12 +17,15 @@ from pulse.plot.lineage import plot_lineage
 from pulse.plot.model import plot_model
 from pulse.plot.page import Code, Picture, Section, page
 from pulse.plot.picture import both_widths, check_picture, save, write_whole
+from pulse.plot.prediction import Foretold, plot_prediction
+from pulse.plot.revised import plot_revised
 from pulse.plot.sweep import parameters_of, plot_sweep
 from pulse.plot.table import Table
 from pulse.plot.tracks import Together, plot_tracks
 
 __all__ = [
     "Code",
+    "Foretold",
     "Picture",
     "PlotError",
     "Section",
@@ -35,6 +38,8 @@ __all__ = [
     "plot_answer",
     "plot_lineage",
     "plot_model",
+    "plot_prediction",
+    "plot_revised",
     "plot_sweep",
     "plot_tracks",
     "save",

@@ -34,12 +34,14 @@ def plot_answer(
     attribute: str | None = None,
     rate: int | None = None,
     keys: int = MOST_KEYS,
+    named: bool = True,
     width: float = WIDE,
 ) -> Figure:
     """One panel for each of the first ``keys`` keys: an attribute (by default the first) with its error and its certainty.
 
     ``table`` has tuples, if it has the column ``time``, else segments, as :meth:`Answer.to_arrow` gives them; ``rate`` is
-    that of the tuples in microseconds, so that it is known where some are left out.
+    that of the tuples in microseconds, so that it is known where some are left out. Panels
+    are titled ``name=value``, or with ``named=False`` by the values alone.
     """
     names = [name for name in modelled if attribute in (None, name)]
     if not names:
@@ -47,7 +49,7 @@ def plot_answer(
         raise PlotError(
             f"plot: there is no modelled column {attribute or ''!r} to draw; the answer has {has}"
         )
-    groups = split_rows(table, [name for name in key if name in table.column_names], keys)
+    groups = split_rows(table, [name for name in key if name in table.column_names], keys, named=named)
     figure, axes = panels(len(groups), width, height=2.4 if len(groups) < 3 else 1.8)
     made: Curve | None = None
     found: set[str] = set()
@@ -56,7 +58,7 @@ def plot_answer(
         found |= set(seen)
         titled(one, label, y=names[0])
         over_time(one)
-    marks = curve_marks(made, label=names[0], colour=INK) if made is not None else []
+    marks = curve_marks(made, label=names[0], tube="its error", colour=INK) if made is not None else []
     legend(
         figure,
         [*marks[:2], *(shade_patch(name) for name in ("certain", "likely", "possible") if name in found)],
@@ -138,7 +140,9 @@ def _columns(at: Any, value: Any, low: Any, high: Any) -> tuple[Any, Any, Any, A
     return (places, *bounds)  # type: ignore[return-value]
 
 
-def split_rows(table: pa.Table, names: Sequence[str], most: int) -> list[tuple[str, pa.Table]]:
+def split_rows(
+    table: pa.Table, names: Sequence[str], most: int, *, named: bool = True
+) -> list[tuple[str, pa.Table]]:
     """The rows of each of the first keys, with a label."""
     if not names or not table.num_rows:
         return [("", table)]
@@ -148,5 +152,6 @@ def split_rows(table: pa.Table, names: Sequence[str], most: int) -> list[tuple[s
         mask = np.ones(table.num_rows, bool)
         for name, one in key.items():
             mask &= pc.equal(table.column(name), pa.scalar(one, table.schema.field(name).type)).to_numpy()
-        found.append((", ".join(f"{name}={one}" for name, one in key.items()), table.filter(pa.array(mask))))
+        said = (f"{name}={one}" if named else str(one) for name, one in key.items())
+        found.append((", ".join(said), table.filter(pa.array(mask))))
     return found

@@ -83,20 +83,21 @@ def over_time(axes: Axes) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     width, _ = axes.figure.get_size_inches()  # type: ignore[union-attr]
-    locator = AutoDateLocator(minticks=3, maxticks=9 if width > NARROW + 1 else 5)
+    locator = AutoDateLocator(minticks=3, maxticks=9 if width > NARROW + 1 else 7)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     axes.xaxis.get_offset_text().set_fontsize(9)
 
 
-def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """What the marks mean, below the picture; nothing where there are no marks."""
+def legend(figure: Figure, handles: Sequence[Any], *, long: bool = False) -> None:
+    """What the marks mean, below the picture, in fewer columns where the words are ``long``; nothing where there are none."""
     if handles:
         width, _ = figure.get_size_inches()
+        beside = (2 if long else 5) if width > NARROW + 1 else (1 if long else 2)
         figure.legend(
             handles=list(handles),
             loc="outside lower center",
-            ncols=min(len(handles), 5 if width > NARROW + 1 else 2),
+            ncols=min(len(handles), beside),
             frameon=False,
             fontsize=9,
         )

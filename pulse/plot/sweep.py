@@ -85,8 +85,9 @@ def _map(summary: pa.Table, varied: tuple[str, str], value: str, shown: list[flo
 
 def _write(axes: Any, grid: Any, image: Any, width: float) -> None:
     """The values in their cells, light on dark and dark on light."""
-    size = min(9.0, max(5.5, 9.0 * width / grid.shape[1]))
+    size = min(9.0, max(6.0, 9.0 * width / grid.shape[1]))
+    digits = 3 if width / grid.shape[1] > 0.8 else 2
     for (i, j), one in np.ndenumerate(grid):
         if np.isfinite(one):
             colour = "white" if image.norm(one) < 0.55 else INK
-            axes.text(j, i, f"{one:.3g}", ha="center", va="center", fontsize=size, color=colour)
+            axes.text(j, i, f"{one:.{digits}g}", ha="center", va="center", fontsize=size, color=colour)

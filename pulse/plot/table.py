@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+_NUMBER = re.compile(r"[+−-]?[\d,]*\.?\d+(e[+-]?\d+)?\s?%?")
+
 
 @dataclass(frozen=True)
 class Table:
-    """A header and rows; a column of numbers, or of texts that begin with a digit or a sign, stands to the right."""
+    """A header and rows; a column of numbers stands to the right."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -30,7 +33,7 @@ class Table:
     def right(self) -> tuple[bool, ...]:
         """Which columns are of numbers."""
         return tuple(
-            bool(self.rows) and all(row[i] == "–" or row[i][:1] in "0123456789+-−" for row in self.rows)
+            bool(self.rows) and all(row[i] == "–" or _NUMBER.fullmatch(row[i]) for row in self.rows)
             for i in range(len(self.head))
         )
 

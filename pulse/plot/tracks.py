@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 MOST_PAIRS = 6
 _MOST_STROKES = 60_000  # of all tracks together; of more, every so many-th
 _PER_CURVE = 8
+_NEAR = 600_000_000  # µs to either side of the middle, of what is enlarged
+_MEETINGS = 5  # instants at which both places are marked
+_TOUCHING = 2.0  # µs between two segments that follow each other
 _DEGREES = {"lon": "lat", "longitude": "latitude"}
 
 
 class Together(NamedTuple):
-    """That two objects were together from ``start`` to ``end`` (µs since 1970, or anything that is read as an instant)."""
+    """That two objects were together from ``start`` to ``end`` (µs since 1970, or timestamps)."""
 
     one: Any
     other: Any
@@ -46,7 +49,9 @@ def plot_tracks(
     most: int = MOST_PAIRS,
     width: float = WIDE,
 ) -> Figure:
-    """All tracks in grey, and the first ``most`` of the pairs in colour while they were together, the first enlarged.
+    """All tracks in grey, and the first ``most`` of the pairs in colour while they were together.
+
+    Beside it are some minutes of the first pair, with both places at the same instants.
 
     ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
     """
@@ -70,13 +75,13 @@ def plot_tracks(
     named = (across, up) if scale == 1.0 else (f"{across} (km)", f"{up} (km)")
     titled(axes[0], f"{len(np.unique(batch.key_ranks)):,} tracks", x=named[0], y=named[1])
     if shown:
-        _highlight(axes[1], batch, shown[0], SERIES[0], across, up, scale, ends=True)
+        _enlarge(axes[1], batch, shown[0], across, up, scale)
         titled(axes[1], f"{shown[0].one} and {shown[0].other}", x=named[0], y=named[1])
-        _room(axes[1])
+        axes[1].margins(0.15)
     for one in axes:
         tidy(one)
         one.set_aspect(_aspect(batch, up, across), adjustable="datalim")
-    legend(figure, marks)
+    legend(figure, marks, long=True)
     return figure
 
 
@@ -137,39 +142,60 @@ def _joined(batch: SegmentBatch, strokes: FloatArray) -> FloatArray:
 
 
 def _highlight(
-    axes: Axes,
-    batch: SegmentBatch,
-    pair: Together,
-    colour: str,
-    across: str,
-    up: str,
-    scale: float,
-    *,
-    ends: bool = False,
+    axes: Axes, batch: SegmentBatch, pair: Together, colour: str, across: str, up: str, scale: float
 ) -> Any:
-    """Two tracks while they were together; ``ends`` marks where they begin and end, with the time."""
+    """Two tracks while they were together; the mark that says who and when."""
     from matplotlib.lines import Line2D
 
-    start, end = (int(to_microseconds(one)[0]) for one in (pair.start, pair.end))
-    for key, style in ((pair.one, "-"), (pair.other, "--")):
-        own = batch.of_key(key).restrict(start, end).sort()
-        if not len(own):
-            continue
-        way = _strokes(own, across, up, scale).reshape(-1, 2)
-        axes.plot(way[:, 0], way[:, 1], color=colour, linewidth=1.8, linestyle=style)
-        if ends:
-            for place, when in ((way[0], start), (way[-1], end)):
-                axes.plot(*place, "o", color=colour, markersize=4)
-                axes.annotate(
-                    _clock(when), place, xytext=(4, 4), textcoords="offset points", fontsize=8, color=INK
-                )
+    start, end = _ends(pair)
+    for key in (pair.one, pair.other):
+        way = _way(batch, key, start, end, across, up, scale)
+        axes.plot(way[:, 0], way[:, 1], color=colour, linewidth=1.8)
     label = f"{pair.one} and {pair.other}, {_clock(start)} to {_clock(end)}"
     return Line2D([], [], color=colour, linewidth=2.0, label=label)
 
 
+def _enlarge(axes: Axes, batch: SegmentBatch, pair: Together, across: str, up: str, scale: float) -> None:
+    """Some minutes of a pair, and where both were at the same instants."""
+    start, end = _ends(pair)
+    if end - start > 2 * _NEAR:
+        middle = (start + end) // 2
+        start, end = middle - _NEAR, middle + _NEAR
+    at = np.linspace(start, end, _MEETINGS + 2)[1:-1].astype(np.int64)
+    places = []
+    for key, colour, line in ((pair.one, SERIES[0], "-"), (pair.other, SERIES[1], "--")):
+        way = _way(batch, key, start, end, across, up, scale)
+        axes.plot(way[:, 0], way[:, 1], color=colour, linewidth=1.4, linestyle=line, label=str(key))
+        own = batch.of_key(key).restrict(start, end)
+        where = [np.ma.filled(own.evaluate(name, at), np.nan) * scale for name in (across, up)]
+        axes.plot(*where, "o", color=colour, markersize=5)
+        places.append(np.stack(where, axis=1))
+    for one, other, when in zip(*places, at.tolist(), strict=True):
+        axes.plot([one[0], other[0]], [one[1], other[1]], color=INK, linewidth=0.8)
+        if np.all(np.isfinite(one)):
+            axes.annotate(_clock(when), one, xytext=(6, 4), textcoords="offset points", fontsize=8, color=INK)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _way(
+    batch: SegmentBatch, key: Any, start: int, end: int, across: str, up: str, scale: float
+) -> FloatArray:
+    """The way of one key between two instants, broken where it was not heard of."""
+    own = batch.of_key(key).restrict(start, end).sort()
+    strokes = _strokes(own, across, up, scale)
+    if not len(own):
+        return strokes.reshape(-1, 2)
+    begin, until = own.ref + own.lo * 1e6, own.ref + own.hi * 1e6
+    ended = np.full((len(own), 1, 2), np.nan)
+    ended[:-1][begin[1:] - until[:-1] <= _TOUCHING] = strokes[:-1, -1:][begin[1:] - until[:-1] <= _TOUCHING]
+    way: FloatArray = np.concatenate([strokes, ended], axis=1).reshape(-1, 2)
+    return way
+
+
+def _ends(pair: Together) -> tuple[int, int]:
+    start, end = (int(to_microseconds(one)[0]) for one in (pair.start, pair.end))
+    return start, end
+
+
 def _clock(microseconds: int) -> str:
     return str(np.datetime64(microseconds, "us").astype("datetime64[m]")).partition("T")[2]
-
-
-def _room(axes: Axes) -> None:
-    axes.margins(0.15)

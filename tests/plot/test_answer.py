@@ -37,7 +37,7 @@ def test_tuples_by_key(stored: Model, tmp_path: Path) -> None:
         assert axes.get_ylabel() == "diff"
     (legend,) = figure.legends
     said = [text.get_text() for text in legend.get_texts()]
-    assert said[:2] == ["diff", "within its bound"]
+    assert said[:2] == ["diff", "its error"]
     assert said[2:] == [name for name in SHADES if name in table.column("certainty").to_pylist()]
     figure.savefig(tmp_path / "answer.png")
     assert (tmp_path / "answer.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,57 @@
+"""The main job in miniature, one scene a file: data, models, and what can be asked of them.
+
+::
+
+    data ──> models ──> macd  following  windows ──> correction  split  alert
+                 each scene ──> tables on the terminal, pictures in a folder, a part of one page
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pulse.demo import alert, compiling, correction, data, following, macd, models, split, windows
+from pulse.demo.telling import Say, Stage
+from pulse.session import Session
+
+__all__ = ["run"]
+
+
+def run(
+    folder: Path,
+    *,
+    rows: str = "2M",
+    reports: int | str = data.REPORTS,
+    engine: str = "local",
+    master: str = "local[*]",
+    say: Say,
+) -> Path:
+    """Run the demo in ``folder``; the page it wrote."""
+    begin = time.perf_counter()
+    compiling.compile_all(say)
+    with Session(master, engine=engine) as session:
+        if engine == "spark":
+            before = time.perf_counter()
+            version = session.spark.version  # started now, so that its start is not counted below
+            say(f"Spark {version} started in {time.perf_counter() - before:.1f} s")
+        stage = Stage(session, folder, say, began=begin)
+        made = data.make(stage, rows, reports)
+        models.fit(stage, made)
+        macd.ask(stage, made)
+        following.ask(stage, made)
+        windows.ask(stage)
+        correction.show(stage, made)
+        split.show(stage, made)
+        alert.show(stage)
+        page = stage.write_page()
+    say(f"\nall of it took {time.perf_counter() - begin:.0f} s")
+    say(f"the page:     {page}")
+    if stage.draws:
+        say(f"the pictures: {stage.pictures}")
+    prices = folder / "prices"
+    say(f"the models:   {folder}; try `pulse info {prices}`, or")
+    say(
+        f'`pulse query --stream S={prices} "select symbol, max(price) as top from S[size 60 advance 60] group by symbol"`'
+    )
+    return page

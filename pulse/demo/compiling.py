@@ -1,0 +1,80 @@
+"""The kernels, compiled before they are needed: on all cores, the slowest first, and with a word of how far it is.
+
+The first run on a machine compiles them, which costs more than all else that the demo does; from then on they are read from the
+cache. In processes, because Numba compiles one kernel at a time in each. What is not listed here is compiled when it is first
+called, as always; the list only says what to begin with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+from pulse.kernels import _jit
+from pulse.runtime.local import cores
+
+_TOLD_EVERY = 5.0  # seconds
+
+# What the scenes call, those that take longest to compile first.
+NEEDED: tuple[str, ...] = ("fit._fit",)
+
+
+def entry(name: str) -> Any:
+    """A kernel by ``module.function``; None where there is none of that name, or where nothing is compiled."""
+    module, _, function = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(f"pulse.kernels.{module}"), function, None)
+    except ModuleNotFoundError:
+        return None
+    return found if isinstance(found, _jit.Kernel) else None
+
+
+def missing(names: Sequence[str] = NEEDED) -> list[str]:
+    """Those that the cache lacks; none where there is no cache to fill."""
+    folder = _jit.cache_folder()
+    if folder is None:
+        return []
+    lacking = []
+    for name in names:
+        module, _, function = name.rpartition(".")
+        if entry(name) is not None:
+            own = folder / f"{module}-{_jit._fingerprint(module)}"
+            if not any(own.glob(f"*.{function}-*.nbi")):
+                lacking.append(name)
+    return lacking
+
+
+def compile_one(name: str) -> float:
+    """Compile a kernel into the cache; seconds of work."""
+    begin = time.process_time()
+    found = entry(name)
+    if found is not None:
+        found.compile()
+    return time.process_time() - begin
+
+
+def compile_all(say: Callable[[str], None], names: Sequence[str] = NEEDED) -> float:
+    """Fill the cache with what it lacks of these kernels; seconds it took."""
+    begin = told = time.perf_counter()
+    lacking = missing(names)
+    if len(lacking) < 2:
+        return 0.0
+    processes = min(cores(), len(lacking))
+    say(
+        f"compiling {len(lacking)} kernels on {processes} core{'s' * (processes > 1)}: about a minute, and only on the first run"
+    )
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+        running = [pool.submit(compile_one, name) for name in lacking]
+        for done, one in enumerate(as_completed(running), 1):
+            one.result()
+            if time.perf_counter() - told > _TOLD_EVERY and done < len(lacking):
+                told = time.perf_counter()
+                say(f"  {done} of {len(lacking)} after {told - begin:.0f} s")
+    seconds = time.perf_counter() - begin
+    say(f"  compiled in {seconds:.0f} s")
+    return seconds

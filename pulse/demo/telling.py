@@ -1,0 +1,114 @@
+"""What the demo says and shows: on the terminal while it runs, as pictures in a folder, and in the end as one page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulse.plot import Code, Picture, PlotError, Section, Table, page, write_whole
+from pulse.plot.picture import Draw, both_widths
+from pulse.plot.style import HOW, require
+from pulse.session import Session
+
+Say = Callable[[str], None]
+
+PAGE = "demo.html"
+PICTURES = "pictures"
+
+
+@dataclass
+class Scene:
+    """A part of the demo: sentences, tables and pictures in their order, said as they come."""
+
+    title: str
+    name: str
+    stage: Stage
+    blocks: list[Any] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        """A sentence."""
+        self.stage.say(f"  {text}")
+        self.blocks.append(text)
+
+    def table(self, head: list[str], rows: list[list[Any]]) -> None:
+        """A small table."""
+        made = Table.of(head, rows)
+        for line in made.lines():
+            self.stage.say(f"    {line}")
+        self.blocks.append(made)
+
+    def code(self, text: str) -> None:
+        """A query: on the page only."""
+        self.blocks.append(Code(text))
+
+    def picture(self, name: str, draw: Draw, *, alt: str, caption: str) -> None:
+        """A picture, if there is something to draw with: a file, and a place on the page."""
+        if not self.stage.draws:
+            return
+        wide, narrow = both_widths(draw)
+        write_whole(self.stage.pictures / f"{name}.png", wide)
+        self.blocks.append(Picture(alt, caption, wide, narrow))
+
+
+@dataclass
+class Stage:
+    """What all scenes share: the session, the folder, and where to say things."""
+
+    session: Session
+    folder: Path
+    say: Say
+    sections: list[Section] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+    draws: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            require()
+            self.draws = True
+            self.pictures.mkdir(exist_ok=True)
+        except PlotError:
+            self.say(
+                f"matplotlib is not installed, so there will be tables and no pictures; to get them: {HOW}"
+            )
+
+    @property
+    def pictures(self) -> Path:
+        """The folder of pictures."""
+        return self.folder / PICTURES
+
+    @contextmanager
+    def scene(self, title: str, name: str) -> Iterator[Scene]:
+        """A scene: its title, what it says, and how long it took."""
+        begin = time.perf_counter()
+        self.say(f"\n{title}")
+        scene = Scene(title, name, self)
+        yield scene
+        self.sections.append(Section(title, tuple(scene.blocks), name))
+        self.say(f"  ({time.perf_counter() - begin:.1f} s)")
+
+    def write_page(self) -> Path:
+        """All scenes on one page."""
+        out = self.folder / PAGE
+        lead = [
+            "Pulse models streams as piecewise polynomials with a proven error, and answers queries on the models. Everything "
+            "below was computed from models; every answer says how far it can be from the truth.",
+        ]
+        if not self.draws:
+            lead.append(f"There are no pictures, because matplotlib is not installed: {HOW}")
+        seconds = time.perf_counter() - self.began
+        foot = f"Made by pulse demo in {seconds:.0f} s. The data is generated; the models are in the folder of this page."
+        write_whole(out, page("Pulse: the demo", lead, self.sections, foot=foot).encode())
+        return out
+
+
+@contextmanager
+def timed() -> Iterator[list[float]]:
+    """Seconds that something took, once it is done."""
+    taken: list[float] = []
+    begin = time.perf_counter()
+    yield taken
+    taken.append(time.perf_counter() - begin)

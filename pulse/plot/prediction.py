@@ -1,0 +1,77 @@
+"""A prediction and what came: when a condition was foretold, for when, and the values that arrived afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pulse.plot.style import BLUE, GREEN, INK, ORANGE, RED, WIDE, legend, over_time, panels, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Foretold(NamedTuple):
+    """That at ``now`` a condition was foretold for ``begin`` to ``end``; instants in µs since 1970."""
+
+    now: int
+    begin: int
+    end: int
+
+
+def plot_prediction(
+    at: Any,
+    values: Any,
+    foretold: Sequence[Foretold],
+    *,
+    threshold: float,
+    what: str,
+    came: tuple[int, int] | None = None,
+    width: float = WIDE,
+) -> Figure:
+    """Values as they came over time, and below a bar for each prediction: from when it was made to what it speaks of.
+
+    ``came`` is when the condition in fact held.
+    """
+    figure, (above, below) = panels(2, width, height=2.0, ratios=(1.3, 1.0))
+    above.plot(_instants(at), values, color=BLUE, linewidth=1.3)
+    above.axhline(threshold, color=RED, linewidth=1.0, linestyle="--")
+    if foretold:
+        above.axvline(_instants([foretold[0].now])[0], color=ORANGE, linewidth=1.5)
+    if came is not None:
+        begin, end = _instants(came)
+        for axes in (above, below):
+            axes.axvspan(begin, end, color=GREEN, alpha=0.3, linewidth=0)
+    titled(above, y=what)
+    for place, one in enumerate(foretold):
+        now, begin, end = _instants(one)
+        below.plot([now, begin], [place, place], color=INK, linewidth=0.8, linestyle=":")
+        below.plot([now], [place], "o", color=ORANGE, markersize=4)
+        below.plot([begin, end], [place, place], color=ORANGE, linewidth=5, solid_capstyle="butt")
+    below.set_yticks([])
+    below.invert_yaxis()
+    titled(below, "what was foretold, the first on top")
+    ends = _instants([min(at), max(at)])
+    for axes in (above, below):
+        axes.set_xlim(*ends)
+        over_time(axes)
+    legend(figure, _marks())
+    return figure
+
+
+def _instants(microseconds: Any) -> Any:
+    return np.asarray(microseconds, np.int64).astype("datetime64[us]")
+
+
+def _marks() -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Line2D([], [], color=BLUE, label="as it came"),
+        Line2D([], [], color=RED, linestyle="--", label="limit"),
+        Line2D([], [], color=ORANGE, marker="o", linewidth=4, label="foretold"),
+        Patch(facecolor=GREEN, alpha=0.3, label="held in fact"),
+    ]

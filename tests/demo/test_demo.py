@@ -1,0 +1,156 @@
+"""``pulse demo``: every scene runs, keeps its promises about certificates, and lands on a page that a browser shows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from pulse.demo import alert, run
+from pulse.demo.compiling import NEEDED, compile_all, entry, missing
+from pulse.demo.telling import PAGE
+from pulse.store.model import Model
+from tests.plot.pages import check_page, check_shown
+
+SCENES = ["data", "models", "macd", "following", "windows", "correction", "split", "alert"]
+PICTURES = ["alert", "correction", "following", "macd", "model", "split", "windows"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder and what was said."""
+    pytest.importorskip("matplotlib")
+    folder = tmp_path_factory.mktemp("demo")
+    said: list[str] = []
+    run(folder, rows="300k", reports="60k", say=said.append)
+    return folder, "\n".join(said)
+
+
+def row(said: str, after: str) -> list[str]:
+    """The cells of the first row of the table whose header begins so."""
+    lines = said.splitlines()
+    (place,) = [i for i, line in enumerate(lines) if line.strip().startswith(after)]
+    return re.split(r"\s{2,}", lines[place + 1].strip())
+
+
+def test_no_certain_answer_is_wrong(done: tuple[Path, str]) -> None:
+    _, said = done
+    answers, _, precision, recall, certain, wrong, _ = row(said, "answers")
+    assert int(answers.replace(",", "")) > 1000
+    assert min(float(precision), float(recall)) > 0.9
+    assert float(certain.removesuffix("%")) > 80
+    assert wrong == "0"
+    assert "outside its certificate: 0" in said
+
+
+def test_those_who_followed_are_found(done: tuple[Path, str]) -> None:
+    found = re.search(r"of the (\d+) times that one truly followed another, (\d+) are", done[1])
+    assert found is not None
+    assert int(found[1]) == int(found[2]) > 0
+
+
+def test_a_correction_changes_only_what_depends_on_it(done: tuple[Path, str]) -> None:
+    folder, said = done
+    changed = re.search(r"what changed of MACD +([\d,]+) of ([\d,]+) answers", said)
+    assert changed is not None
+    few, all_of_them = (int(one.replace(",", "")) for one in changed.groups())
+    assert 0 < few <= 31 < all_of_them  # a window of 60 s every 2 s
+    assert Model(folder / "prices-drift").version == 2
+
+
+def test_a_split_that_is_announced_disturbs_nothing(done: tuple[Path, str]) -> None:
+    outside = re.findall(r"^ +(the split is announced|nobody said so) +[\d,]+ +(\d+)", done[1], re.MULTILINE)
+    assert [name for name, _ in outside] == ["the split is announced", "nobody said so"]
+    assert int(outside[0][1]) == 0
+    assert int(outside[1][1]) >= 25  # for as long as the long window holds both prices
+
+
+def test_the_alert_comes_before_the_data(done: tuple[Path, str]) -> None:
+    said = re.findall(r"12:(\d\d):\d\d +(predicted|came true) +1 and 2 +12:(\d\d)", done[1])
+    assert [what for _, what, _ in said] == ["predicted", "came true"]
+    assert int(said[0][2]) - int(said[0][0]) >= 10  # minutes
+
+
+def test_the_page_ties_it_together(done: tuple[Path, str]) -> None:
+    folder, _ = done
+    parsed = check_page((folder / PAGE).read_text(encoding="utf-8"))
+    assert [one["id"] for one in parsed.all("section")] == SCENES
+    assert len(parsed.all("img")) == len(parsed.all("source")) == len(PICTURES)
+    assert sorted(path.stem for path in (folder / "pictures").glob("*.png")) == PICTURES
+    assert len(parsed.all("table")) >= len(SCENES)
+
+
+def test_a_browser_shows_the_page(done: tuple[Path, str], tmp_path: Path) -> None:
+    check_shown((done[0] / PAGE).read_text(encoding="utf-8"), tmp_path)
+
+
+def test_models_are_left_to_try(done: tuple[Path, str]) -> None:
+    for name in ("prices", "prices-drift", "prices-exact", "prices-loose", "vessels"):
+        assert len(Model(done[0] / name)) > 0
+
+
+def test_once_more_without_matplotlib_there_are_tables_and_a_word_how_to_get_pictures(
+    done: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over what an earlier run left."""
+    folder = tmp_path / "again"
+    shutil.copytree(done[0], folder)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said: list[str] = []
+    run(folder, rows="150k", reports="40k", say=said.append)
+    text = (folder / PAGE).read_text(encoding="utf-8")
+    parsed = check_page(text)
+    assert not parsed.all("img")
+    assert len(parsed.all("table")) >= len(SCENES)
+    for told in ("\n".join(said), text):
+        assert "pip install" in told
+        assert "pulse-stream[plot]" in told
+
+
+def test_predictions_are_made_from_what_came_before_them(tmp_path: Path) -> None:
+    reports = alert.write_reports(tmp_path)
+    said, status = alert.predict(tmp_path)
+    assert status.tally.tuples == reports.num_rows
+    first = said[0]
+    at, apart = alert.distances(reports)
+    near = at[apart < alert.NEAR]
+    assert first.what == "predicted"
+    assert first.now < first.begin
+    assert abs(first.begin - near[0]) < 60e6  # within a minute of what came thirteen later
+
+
+def test_every_kernel_that_is_compiled_beforehand_is_there() -> None:
+    from numba.core import config
+
+    if config.DISABLE_JIT:
+        pytest.skip("nothing is compiled with NUMBA_DISABLE_JIT")
+    assert [name for name in NEEDED if entry(name) is None] == []
+    assert len(set(NEEDED)) == len(NEEDED)
+
+
+def test_what_is_not_there_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert entry("nowhere._nothing") is None
+    assert entry("polynomial.evaluate") is None  # no kernel
+    monkeypatch.setenv("PULSE_CACHE_DIR", "")
+    assert missing(["polynomial._evaluate"]) == []
+    assert compile_all(print, ["polynomial._evaluate"]) == 0.0
+
+
+def test_the_cache_is_filled_in_other_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = ["polynomial._evaluate", "polynomial._combine", "nowhere._nothing"]
+    monkeypatch.setenv("PULSE_CACHE_DIR", str(tmp_path))
+    lacking = missing(names)
+    if not lacking:
+        pytest.skip("nothing is compiled with NUMBA_DISABLE_JIT")
+    assert lacking == names[:2]
+    said: list[str] = []
+    compile_all(said.append, names)
+    assert missing(names) == []
+    assert said[0].startswith("compiling 2 kernels on")
+    assert said[-1].startswith("  compiled in ")
+    said.clear()
+    assert compile_all(said.append, names) == 0.0
+    assert said == []

@@ -1,0 +1,110 @@
+"""Maps: tracks, pairs that went together, and a circle that is a circle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pulse.core import SegmentBatch, StreamSchema
+from pulse.plot import PlotError, Together, plot_tracks
+from pulse.plot.tracks import _MOST_STROKES
+
+pytest.importorskip("matplotlib")
+
+SECOND = 1_000_000
+
+
+def fleet(x: str = "x", y: str = "y", *, middle: float = 0.0) -> SegmentBatch:
+    """Two that go together from 100 s on, and one that is silent for a while."""
+    return SegmentBatch.from_arrays(
+        StreamSchema.of(key={"id": "int64"}, time="t", modelled={x: "linear", y: "linear"}),
+        keys={"id": [1, 2, 3, 3]},
+        ref=[0, 0, 0, 0],
+        lo=[0.0, 0.0, 0.0, 300.0],
+        hi=[400.0, 400.0, 200.0, 400.0],
+        models={
+            x: [[0.0, 5.0], [0.0, 5.0], [3000.0, 1.0], [9000.0, 1.0]],
+            y: [[middle, 0.0], [middle + 100.0, 0.0], [middle, 3.0], [middle, 3.0]],
+        },
+        err={x: 1.0, y: 1.0},
+    )
+
+
+def test_all_tracks_in_kilometres() -> None:
+    (axes,) = plot_tracks(fleet()).axes
+    (tracks,) = axes.collections
+    assert len(tracks.get_paths()) == 4
+    np.testing.assert_allclose(tracks.get_paths()[0].vertices, [[0, 0], [2, 0]])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x (km)", "y (km)")
+    assert axes.get_aspect() == 1.0
+    assert axes.get_title(loc="left") == "3 tracks"
+
+
+def test_degrees_are_stretched_where_they_are_narrow() -> None:
+    batch = SegmentBatch.from_arrays(
+        StreamSchema.of(key={"id": "int64"}, time="t", modelled={"lon": "linear", "lat": "linear"}),
+        keys={"id": [1]},
+        ref=[0],
+        lo=0.0,
+        hi=10.0,
+        models={"lon": [[10.0, 0.01]], "lat": [[60.0, 0.0]]},
+        err={"lon": 0.0, "lat": 0.0},
+    )
+    (axes,) = plot_tracks(batch).axes
+    assert axes.get_aspect() == pytest.approx(2.0)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
+
+
+def test_pairs_are_drawn_while_they_were_together_and_said_when() -> None:
+    pair = Together(1, 2, 100 * SECOND, 400 * SECOND)
+    whole, near = plot_tracks(fleet(), pairs=[pair]).axes
+    for line, y in zip(whole.get_lines(), (0.0, 0.1), strict=True):
+        drawn = np.asarray(line.get_xydata())
+        np.testing.assert_allclose(drawn[np.isfinite(drawn[:, 0])], [[0.5, y], [2.0, y]])
+    (legend,) = plot_tracks(fleet(), pairs=[pair]).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["1 and 2, 00:01 to 00:06"]
+    dots = [line for line in near.get_lines() if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in dots] == [5, 5]
+    np.testing.assert_allclose(dots[0].get_xdata(), dots[1].get_xdata())  # the same instants
+    assert near.get_title(loc="left") == "1 and 2"
+
+
+def test_a_way_is_broken_where_nothing_was_heard() -> None:
+    whole, _ = plot_tracks(fleet(), pairs=[Together(3, 1, 0, 400 * SECOND)]).axes
+    drawn = np.asarray(whole.get_lines()[0].get_xydata())
+    assert np.isnan(drawn[:-1, 0]).sum() == 1
+
+
+def test_a_phone_has_the_enlarged_pair_below() -> None:
+    pair = Together(1, 2, np.datetime64("1970-01-01T00:01:40"), np.datetime64("1970-01-01T00:06:40"))
+    for width, beside in ((9.0, True), (4.6, False)):
+        one, other = plot_tracks(fleet(), pairs=[pair], width=width).axes
+        assert (one.get_subplotspec().rowspan == other.get_subplotspec().rowspan) is beside
+
+
+def test_very_many_segments_become_bounded_strokes() -> None:
+    n = 3 * _MOST_STROKES
+    at = np.arange(n, dtype=float)
+    batch = SegmentBatch.from_arrays(
+        StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"}),
+        keys={"id": np.zeros(n, np.int64)},
+        ref=np.zeros(n, np.int64),
+        lo=at,
+        hi=at + 1,
+        models={"x": np.column_stack([np.zeros(n), np.ones(n)]), "y": np.zeros((n, 1))},
+        err={"x": 0.0, "y": 0.0},
+    )
+    (axes,) = plot_tracks(batch).axes
+    paths = axes.collections[0].get_paths()
+    assert len(paths) <= _MOST_STROKES
+    assert paths[0].vertices[0].tolist() == [0.0, 0.0]
+    assert paths[-1].vertices[-1].tolist() == [n / 1000, 0.0]
+
+
+def test_what_has_no_positions_has_no_map() -> None:
+    batch = fleet("a", "b")
+    with pytest.raises(PlotError, match=r"a map needs two modelled attributes.*got none, the model has a, b"):
+        plot_tracks(batch)
+    assert plot_tracks(batch, x="a", y="b").axes[0].get_xlabel() == "a (km)"
+    with pytest.raises(PlotError, match="got c"):
+        plot_tracks(batch, x="a", y="c")
