@@ -27,7 +27,7 @@ from pulse.operators.filter import Filter
 from pulse.operators.relation import Relation
 
 SECONDS = 100
-TUPLES = sizes(200_000, 2_000_000)
+TUPLES = sizes(1_000_000, 2_000_000)  # below a million, fixed costs show
 PER_SEGMENT = sizes((1, 3, 10, 100), (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000))
 LEVEL = 2000.0
 PREDICATE = Comparison(">", Column("x"), Constant(LEVEL))
@@ -59,7 +59,7 @@ class Race:
         }
         assert runs[TO_ARROW]().num_rows == len(runs[OURS]())
         self.accuracy[TO_ARROW] = self.accuracy[OURS]
-        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(5, 9))
+        self.timings: dict[str, Timing] = alternating(runs, rounds=sizes(3, 9))
         duck.close()
 
     def _judged(self, relation: Relation) -> Accuracy:

@@ -39,7 +39,7 @@ PRECISION = 0.01
 PAPER_RATES = (3_000, 30_000)
 RATES = sizes((3_000, 30_000), (3_000, 5_000, 10_000, 15_000, 20_000, 30_000, 300_000, 3_000_000))
 WARM = 62.0  # seconds of the stream: the first window has closed
-SECONDS = sizes(4.0, 20.0)
+SECONDS = sizes(2.0, 10.0)
 OBJECTS, SPEED, PER_KNOT = 100, 100.0, 10.0
 QUERY = "select id, min(x) as low from S[size 60 advance 2] group by id"
 SCHEMA = StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear"})
@@ -134,6 +134,6 @@ def test_historical(benchmark: Any, rate: float, contender: str) -> None:
         rate,
         figure=FIGURE,
         accuracy=one.accuracy[contender],
-        rounds=sizes(1, 3),
+        rounds=sizes(1, 2),
         facts=one.facts,
     )

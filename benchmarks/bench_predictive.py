@@ -26,7 +26,7 @@ from pulse.benchmarks.peers.duckdb_streams import DuckAbove, DuckMacd
 from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.prediction_checks import held_as_answer, held_at_tuples
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
-from pulse.benchmarks.violations import DATA
+from pulse.benchmarks.violations import DATA, MACD, in_metres, with_velocity
 from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.datasets.generators import frame, generate
@@ -40,8 +40,9 @@ from pulse.runtime.predictor import Prediction, Predictor
 from pulse.validation.validator import Counts, Validator
 
 ROWS = sizes(300_000, 5_000_000)
+RECORDED_ROWS = sizes(200_000, 5_000_000)
 SLOW_ROWS = sizes(30_000, 200_000)  # for what works tuple by tuple in Python
-ROUNDS = sizes(3, 5)
+ROUNDS = sizes(2, 3)
 CHUNK = 1 << 18
 HOUR = 3_600_000_000
 BY_TUPLE = "Python, by tuple"
@@ -197,24 +198,13 @@ def ticks(horizon: str = "1 h") -> PredictSpec:
     return PredictSpec.of(schema, horizon=horizon, error="1%")
 
 
-def vessels(key: str, type_: str, *, models: bool, policy: str = "hold") -> PredictSpec:
+def vessels(*, models: bool, policy: str = "hold") -> PredictSpec:
     speeds = {"vx": "float64", "vy": "float64"} if models else {}
     schema = StreamSchema.of(
-        key={key: type_}, time="t", modelled={"x": "linear", "y": "linear"}, unmodelled=speeds
+        key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"}, unmodelled=speeds
     )
     formulas = {"x": moving("x", "vx"), "y": moving("y", "vy")} if models else None
     return PredictSpec.of(schema, horizon="1 h", error=100.0, models=formulas, policy=policy)
-
-
-def with_velocity(table: pa.Table, x: Any, y: Any) -> pa.Table:
-    """Positions in metres, and the velocity that speed (knots) and course (degrees) say."""
-    speed = table.column("sog").to_numpy() * (1852 / 3600)
-    course = np.radians(table.column("cog").to_numpy())
-    columns = {"x": x, "y": y, "vx": speed * np.sin(course), "vy": speed * np.cos(course)}
-    for name, values in columns.items():
-        table = table.drop([name]) if name in table.column_names else table
-        table = table.append_column(name, pa.array(values))
-    return table
 
 
 def run(spec: PredictSpec, tables: list[pa.Table]) -> tuple[Counts, list[Relation]]:
@@ -273,9 +263,9 @@ def test_vessels(benchmark: Any, tmp_path: Path, contender: str) -> None:
     """A bound of 100 m: 0.05 % of the 200 km that the vessels sail in."""
     generate("vessels", ROWS // 5, tmp_path / "vessels.parquet", seed=SEED)
     table = pq.read_table(tmp_path / "vessels.parquet")
-    table = with_velocity(table, table.column("x").to_numpy(), table.column("y").to_numpy())
+    table = with_velocity(table)
     how = HOW[contender]
-    spec = vessels("id", "int64", models=how == "MODEL", policy="trend" if how == "trend" else "hold")
+    spec = vessels(models=how == "MODEL", policy="trend" if how == "trend" else "hold")
     counts = compete(benchmark, "validator, vessels at 0.05 %", contender, spec, table)
     assert counts.late == 0
 
@@ -289,7 +279,9 @@ def recorded(name: str) -> Path:
 
 def test_recorded_trades(benchmark: Any) -> None:
     table = pq.read_table(recorded("trades_us_equities_20131007_09"), columns=["symbol", "t", "price"])
-    counts = compete(benchmark, "validator, recorded trades at 1 %", OURS, ticks(), table.slice(0, 10 * ROWS))
+    counts = compete(
+        benchmark, "validator, recorded trades at 1 %", OURS, ticks(), table.slice(0, RECORDED_ROWS)
+    )
     assert counts.validated > 0.95 * counts.tuples
 
 
@@ -297,24 +289,17 @@ def test_recorded_trades(benchmark: Any) -> None:
 @pytest.mark.parametrize("name", ["ais_sbchannel_20180601_04", "ais_nyharbor_20201201_07"])
 def test_recorded_vessels(benchmark: Any, name: str, contender: str) -> None:
     """In metres east and north of the middle, on a sphere; again at 100 m."""
-    table = pq.read_table(recorded(name)).slice(0, 10 * ROWS)
-    type_ = str(table.schema.field("mmsi").type)
-    lat, lon = (table.column(c).to_numpy().astype(float) for c in ("lat", "lon"))
-    middle = np.radians(np.nanmedian(lat))
-    metres = 1852 * 60.0
-    x, y = (lon - np.nanmedian(lon)) * metres * np.cos(middle), (lat - np.nanmedian(lat)) * metres
-    table, how = with_velocity(table, x, y), HOW[contender]
-    spec = vessels("mmsi", type_, models=how == "MODEL", policy="trend" if how == "trend" else "hold")
+    table, how = (
+        with_velocity(in_metres(pq.read_table(recorded(name)).slice(0, RECORDED_ROWS))),
+        HOW[contender],
+    )
+    spec = vessels(models=how == "MODEL", policy="trend" if how == "trend" else "hold")
     counts = compete(benchmark, f"validator, {name[:14]}", contender, spec, table)
     assert counts.validated > 0
 
 
 # -- whole queries, from tuples to changes of results -----------------------------------------------------
 
-MACD = """select symbol, S.ap - L.ap as diff from
-    (select symbol, avg(price) as ap from stream S[size 10 advance 2]) as S
-    join (select symbol, avg(price) as ap from stream S[size 60 advance 2]) as L
-    on (S.Symbol = L.Symbol) where S.ap > L.ap"""
 LEVEL = 60.0
 ABOVE = f"select symbol, price from S where price > {LEVEL:g}"
 QUERIES = {"macd": MACD, "filter": ABOVE}
@@ -419,7 +404,7 @@ def test_queries(benchmark: Any, tmp_path: Path, name: str, size: int, contender
         contender=contender,
         work=stream.table.num_rows,
         accuracy=partial(stream.judge, name, contender),
-        rounds=ROUNDS,
+        rounds=sizes(1, 2),
     )
     p50, p99 = np.percentile(np.array(latencies) * 1e3, [50, 99])
     facts = benchmark.extra_info["facts"]

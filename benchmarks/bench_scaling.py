@@ -30,7 +30,7 @@ from pulse.runtime.scan import cache
 from pulse.session import Session
 from pulse.store.model import Model
 
-_CHOSEN = sizes("500000,2000000", "1000000,10000000,50000000,200000000")
+_CHOSEN = sizes("500000,1500000", "1000000,10000000,50000000,200000000")
 SIZES = [int(n) for n in os.environ.get("PULSE_BENCH_SCALING", _CHOSEN).split(",")]
 FIRST, SORTED, PARQUET = "pulse, first time", "DuckDB, sorted table", "DuckDB, Parquet"
 DECODED = f"{FLOOR}pyarrow decodes"

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.benchmarks.engines import ByHand, Historical, InDuckDB, Predicting, segments_of
+from pulse.benchmarks.offered import Arrivals
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckMacd
 from pulse.benchmarks.peers.numba_streams import EQUAL, StreamMacd
@@ -46,8 +47,10 @@ CONTENDERS = (OURS, FINE, SEGMENTS, INTEGRALS, BY_INTEGRALS, OPEN, DUCK)
 KINDS = ("generated", "recorded")
 
 
-class Market:
+class Market(Arrivals):
     """Trades in order of arrival."""
+
+    warming = WARM
 
     def __init__(self, kind: str, rows: int) -> None:
         if kind == "generated":
@@ -62,16 +65,6 @@ class Market:
         self.key: IntArray = symbol.indices.to_numpy().astype(np.int64)
         self.t: IntArray = table["t"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
         self.price: FloatArray = table["price"].to_numpy()
-
-    @property
-    def tuples(self) -> int:
-        """How many."""
-        return len(self.t)
-
-    @property
-    def warm(self) -> int:
-        """Those of the first windows."""
-        return int(np.searchsorted(self.t, self.t[0] + WARM))
 
     @cached_property
     def known(self) -> Known:

@@ -59,23 +59,26 @@ class Accuracy:
     closing times whose value lies within the stated bound and of closing times given.
 
     ``certified`` is the largest error that the answer admits of any value, ``observed`` the largest that was found, both in
-    the value's unit. An answer further off than it admits is no answer: ValueError. ``rounding`` is what the truth itself,
-    computed in floating point, may be off by, and allows ``observed`` that much more.
+    the value's unit. An answer further off than it admits is no answer: ValueError. A peer that answers another question, the
+    nearest that it can, certifies nothing, None: its values may be off by anything, which is told. ``rounding`` is what the
+    truth itself, computed in floating point, may be off by, and allows ``observed`` that much more.
     """
 
     precision: float
     recall: float
-    certified: float
+    certified: float | None
     observed: float
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
+            if name == "certified" and value is None:
+                continue
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} is a finite number, at least 0; got {value}")
             if name in ("precision", "recall") and value > 1:
                 raise ValueError(f"{name} is a share of 1; got {value}")
-        if self.observed > self.certified + self.rounding:
+        if self.certified is not None and self.observed > self.certified + self.rounding:
             raise ValueError(
                 f"the answer is off by {self.observed}, but certifies {self.certified} (rounding: {self.rounding})"
             )

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.benchmarks.engines import ByHand, Historical, InDuckDB, Predicting, segments_of
+from pulse.benchmarks.offered import Arrivals
 from pulse.benchmarks.peers.agreement import largest_difference
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckFollowing
@@ -45,8 +46,10 @@ KEYS, VALUE = ("id1", "id2"), "mean"
 PLACES = StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"})
 
 
-class Sea:
+class Sea(Arrivals):
     """Reports in order of arrival: id, t, x, y, vx, vy."""
+
+    warming = WARM
 
     def __init__(self, kind: str, rows: int) -> None:
         if kind == "generated":
@@ -60,16 +63,6 @@ class Sea:
         self.t: IntArray = table["t"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
         self.x: FloatArray = np.ascontiguousarray(table["x"].to_numpy())
         self.y: FloatArray = np.ascontiguousarray(table["y"].to_numpy())
-
-    @property
-    def tuples(self) -> int:
-        """How many."""
-        return len(self.t)
-
-    @property
-    def warm(self) -> int:
-        """Those of the first windows."""
-        return int(np.searchsorted(self.t, self.t[0] + WARM))
 
     @cached_property
     def known(self) -> Known:

@@ -113,6 +113,11 @@ def recorded(name: str, rows: int) -> Workload:
         if name == "trades":
             return Workload(MACD, TRADES, {"S": table}, 2_000, "5 min", middle)
         return Workload(SPREAD, TRADES, legs(table), 2_000, "5 min", 9.0 * middle)
+    return Workload(COLLISION, POSITIONS, {"objects": with_velocity(in_metres(table))}, 200, "10 min")
+
+
+def in_metres(table: pa.Table) -> pa.Table:
+    """Recorded reports with a place: id, t, x and y east and north of the middle on a sphere, sog, cog."""
     lat, lon = (pc.cast(table[one], pa.float64()).to_numpy() for one in ("lat", "lon"))
     metres, there = 1852.0 * 60.0, np.isfinite(lat) & np.isfinite(lon)
     east = metres * np.cos(np.radians(np.median(lat[there])))
@@ -121,7 +126,7 @@ def recorded(name: str, rows: int) -> Workload:
         placed = placed.append_column(column, pa.array((values - np.median(values[there])) * scale))
     for column in ("sog", "cog"):
         placed = placed.append_column(column, table[column])
-    return Workload(COLLISION, POSITIONS, {"objects": with_velocity(placed.filter(there))}, 200, "10 min")
+    return placed.filter(there)
 
 
 def available() -> tuple[str, ...]:

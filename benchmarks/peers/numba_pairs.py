@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
+from pulse.benchmarks.peers.squares import cell, square
 
 _SQUARES = 1 << 12
 
@@ -45,15 +46,15 @@ def close_pairs(x, y, first, reach):
             here, there = x[k, g], y[k, g]
             if np.isnan(here):
                 continue
-            cx[g], cy[g] = np.int64(np.floor(here / reach)), np.int64(np.floor(there / reach))
+            cx[g], cy[g] = cell(here, reach), cell(there, reach)
             if found.shape[0] < m + vessels:
                 larger = np.empty((2 * found.shape[0] + vessels, 3), np.int64)
                 larger[:m] = found[:m]
                 found = larger
             for ix in range(cx[g] - 1, cx[g] + 2):
                 for iy in range(cy[g] - 1, cy[g] + 2):
-                    square = _square(ix, iy)
-                    other = head[square] if stamp[square] == k else -1
+                    place = square(ix, iy, _SQUARES - 1)
+                    other = head[place] if stamp[place] == k else -1
                     while other >= 0:
                         # Squares may share a list: a pair is found in the square that is the other's own.
                         if cx[other] == ix and cy[other] == iy:
@@ -62,16 +63,10 @@ def close_pairs(x, y, first, reach):
                                 found[m, 0], found[m, 1], found[m, 2] = other, g, first + k
                                 m += 1
                         other = before[other]
-            square = _square(cx[g], cy[g])
-            before[g] = head[square] if stamp[square] == k else -1
-            head[square], stamp[square] = g, k
+            place = square(cx[g], cy[g], _SQUARES - 1)
+            before[g] = head[place] if stamp[place] == k else -1
+            head[place], stamp[place] = g, k
     return found[:m, 0].copy(), found[:m, 1].copy(), found[:m, 2].copy()
-
-
-@compiled
-def _square(cx, cy):
-    h = cx * 73856093 ^ cy * 19349663
-    return (h ^ (h >> 15)) & (_SQUARES - 1)
 
 
 @compiled

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
+from pulse.benchmarks.peers.numba_minima import by_open_windows, by_panes, fresh
+from pulse.benchmarks.peers.squares import cell, square
 from pulse.benchmarks.workload import Tuples
 from pulse.core.arrays import FloatArray, IntArray
 
@@ -66,34 +68,6 @@ class Windows(NamedTuple):
 
 
 @compiled
-def _open_windows(key, t, x, keys, size, advance):
-    windows = size // advance
-    low = np.full((keys, windows), np.inf)
-    closing = np.full(keys, -1, np.int64)
-    complete = np.zeros(keys, np.int64)
-    place = np.zeros(keys, np.int64)
-    room = keys * ((t[-1] - t[0]) // advance + 2)
-    found = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-    m = 0
-    for i in range(t.shape[0]):
-        g, now = key[i], t[i]
-        if closing[g] < 0:
-            closing[g] = (now // advance + 1) * advance
-            complete[g] = -(-now // advance) * advance + size
-        while closing[g] <= now:
-            if closing[g] >= complete[g]:
-                found[0][m], found[1][m], found[2][m] = g, closing[g], low[g, place[g]]
-                m += 1
-            low[g, place[g]] = np.inf
-            place[g] = place[g] + 1 if place[g] + 1 < windows else 0
-            closing[g] += advance
-        value = x[i]
-        for w in range(windows):
-            low[g, w] = min(low[g, w], value)
-    return found[0][:m], found[1][:m], found[2][:m]
-
-
-@compiled
 def _deque(key, t, x, keys, size, advance, most):
     """``most``: tuples of one key in a window at most, a power of two."""
     at = np.empty((keys, most), np.int64)
@@ -125,39 +99,6 @@ def _deque(key, t, x, keys, size, advance, most):
     return found[0][:m], found[1][:m], found[2][:m]
 
 
-@compiled
-def _panes(key, t, x, keys, size, advance):
-    windows = size // advance
-    panes = np.full((keys, windows), np.inf)
-    low = np.full(keys, np.inf)
-    closing = np.full(keys, -1, np.int64)
-    complete = np.zeros(keys, np.int64)
-    place = np.zeros(keys, np.int64)
-    room = keys * ((t[-1] - t[0]) // advance + 2)
-    found = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-    m = 0
-    for i in range(t.shape[0]):
-        g, now, value = key[i], t[i], x[i]
-        if now >= closing[g]:
-            if closing[g] < 0:
-                closing[g] = (now // advance + 1) * advance
-                complete[g] = -(-now // advance) * advance + size
-            while closing[g] <= now:
-                panes[g, place[g]] = low[g]
-                low[g] = np.inf
-                place[g] = place[g] + 1 if place[g] + 1 < windows else 0
-                if closing[g] >= complete[g]:
-                    best = np.inf
-                    for w in range(windows):
-                        best = min(best, panes[g, w])
-                    found[0][m], found[1][m], found[2][m] = g, closing[g], best
-                    m += 1
-                closing[g] += advance
-        if value < low[g]:
-            low[g] = value
-    return found[0][:m], found[1][:m], found[2][:m]
-
-
 def minimum(tuples: Tuples, keys: int, size: int, advance: int, *, way: str = "panes") -> Windows:
     """The smallest ``x`` of each key's tuples in ``[t - size, t)``, at all multiples ``t`` of ``advance`` (microseconds).
 
@@ -169,12 +110,13 @@ def minimum(tuples: Tuples, keys: int, size: int, advance: int, *, way: str = "p
     columns = tuples.id, tuples.t, tuples.x
     if len(tuples.t) == 0:
         return Windows(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    state, room = fresh(keys, size, advance), int(keys * ((tuples.t[-1] - tuples.t[0]) // advance + 2))
     if way == "open windows":
-        return Windows(*_open_windows(*columns, keys, size, advance))
+        return Windows(*by_open_windows(*columns, *state, size, advance, room))
     if way == "deque":
         return Windows(*_deque(*columns, keys, size, advance, most_in_window(tuples, size + advance)))
     if way == "panes":
-        return Windows(*_panes(*columns, keys, size, advance))
+        return Windows(*by_panes(*columns, *state, np.full(keys, np.inf), size, advance, room))
     raise ValueError(f"expected open windows, deque or panes, got {way!r}")
 
 
@@ -245,23 +187,17 @@ def _nested_loops(t, x, y, t_other, x_other, y_other, window, reach):
 
 
 @compiled
-def _square(cx, cy, mask):
-    h = cx * 73856093 ^ cy * 19349663
-    return (h ^ (h >> 15)) & mask
-
-
-@compiled
 def _around(i, x, y, x_other, y_other, heads, before, oldest, reach, swapped, pairs, m):
     """Add the pairs of tuple ``i`` with the other stream's from ``oldest`` on in the nine squares around it.
 
     Lists run from the newest to the oldest, so what has left the window ends them and is never taken out.
     """
     limit = reach * reach
-    cx, cy = np.int64(np.floor(x[i] / reach)), np.int64(np.floor(y[i] / reach))
+    cx, cy = cell(x[i], reach), cell(y[i], reach)
     mask = heads.shape[0] - 1
     for ix in range(cx - 1, cx + 2):
         for iy in range(cy - 1, cy + 2):
-            o = heads[_square(ix, iy, mask)]
+            o = heads[square(ix, iy, mask)]
             while o >= oldest:
                 dx, dy = x_other[o] - x[i], y_other[o] - y[i]
                 # Two squares may share a list: whose square it is decides where a pair is found.
@@ -293,7 +229,7 @@ def _grid(t, x, y, t_other, x_other, y_other, window, reach, squares):
             m = _around(
                 i, x, y, x_other, y_other, heads_other, before_other, oldest_other, reach, False, pairs, m
             )
-            place = _square(np.int64(np.floor(x[i] / reach)), np.int64(np.floor(y[i] / reach)), mask)
+            place = square(cell(x[i], reach), cell(y[i], reach), mask)
             before[i] = heads[place]
             heads[place] = i
             i += 1
@@ -303,9 +239,7 @@ def _grid(t, x, y, t_other, x_other, y_other, window, reach, squares):
             while m + i - oldest > pairs.shape[0]:
                 pairs = _doubled(pairs)
             m = _around(j, x_other, y_other, x, y, heads, before, oldest, reach, True, pairs, m)
-            place = _square(
-                np.int64(np.floor(x_other[j] / reach)), np.int64(np.floor(y_other[j] / reach)), mask
-            )
+            place = square(cell(x_other[j], reach), cell(y_other[j], reach), mask)
             before_other[j] = heads_other[place]
             heads_other[place] = j
             j += 1

@@ -50,7 +50,7 @@ class Change:
             before, now = getattr(old, name), getattr(new, name)
             if now < before - LOSS:
                 found.append(f"{name} {share(before)} → {share(now)}")
-        if new.certified > old.certified * (1 + WIDER):
+        if None not in (old.certified, new.certified) and new.certified > old.certified * (1 + WIDER):
             found.append(f"certified error {number(old.certified)} → {number(new.certified)}")
         return found
 
