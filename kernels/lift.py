@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT2, OUT_INT1, OUT_INT2, device, kernel
+from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT2, OUT_INT1, OUT_INT2, kernel, routine, step
 from pulse.kernels.exact import dd_add_float, dd_quotient
 from pulse.kernels.extrema import extrema_row, extrema_work
 from pulse.kernels.polynomial import _batch, _per_row, magnitude, shift_exact
@@ -49,7 +49,7 @@ _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _FULL = -1  # no room in the output
 
 
-@device
+@step
 def _in_domain(code, m, M):
     if code == LOG:
         return m > 0.0
@@ -58,7 +58,7 @@ def _in_domain(code, m, M):
     return True
 
 
-@device
+@step
 def _function(code, v):
     if code == SQRT:
         return math.sqrt(max(v, 0.0))
@@ -71,7 +71,7 @@ def _function(code, v):
     return math.sin(v) if code == SIN else math.cos(v)
 
 
-@device
+@step
 def _bounds_of(code, m, M):
     """``(max |f|, max |f'| * max |v|)`` on ``[m, M]``, within the domain. Each maximum is taken at an end."""
     farthest = max(abs(m), abs(M))
@@ -88,7 +88,7 @@ def _bounds_of(code, m, M):
     return 1.0, farthest
 
 
-@device
+@step
 def interpolation_error(code, d, m, M):
     """Largest distance of ``f`` from its Chebyshev interpolant of degree ``d`` on ``[m, M]``: see the module's text.
 
@@ -120,23 +120,26 @@ def interpolation_error(code, d, m, M):
     return product
 
 
-@device
-def _interpolate(code, m, M, basis, q):
+@step
+def _interpolate(code, m, M, basis, q, values):
     """Coefficients of the interpolant in ``y = (v - centre) / half`` into ``q``; returns ``(degree, certified error)``.
 
     Rounding: the values at the nodes err by ``VALUE_UNITS`` and by the slope times two roundings of the node;
     forming ``q`` adds ``n + 8`` roundings (the sum, and the basis itself). Both grow by at most the sum of
-    the basis' magnitudes.
+    the basis' magnitudes. ``values`` is room for those at the nodes.
     """
     n = basis.shape[0]
     centre, half = 0.5 * (m + M), 0.5 * (M - m)
     size, moved = _bounds_of(code, m, M)
     growth = 0.0
+    for i in range(n):
+        values[i] = _function(code, centre + half * basis[i, 0])
     for j in range(n):
-        q[j] = 0.0
+        total = 0.0
         for i in range(n):
-            q[j] += basis[j, i + 1] * _function(code, centre + half * basis[i, 0])
+            total += basis[j, i + 1] * values[i]
             growth += abs(basis[j, i + 1])
+        q[j] = total
     rounding = UNIT * growth * ((VALUE_UNITS + n + 8.0) * size + 2.0 * moved)
     error = interpolation_error(code, n - 1, m, M) * (1.0 + 64.0 * UNIT) + rounding
     if code == SQRT:
@@ -150,18 +153,18 @@ def _interpolate(code, m, M, basis, q):
     return n - 1, error
 
 
-@device
-def _load(ref, c, i, origin, g):
-    """Rows 0 and 1 of ``g``: piece ``i`` about ``origin``, in double-double, with nothing lost but ``2**-100``."""
+@step
+def _load(ref, c, i, origin, upper, lower):
+    """Both halves of piece ``i`` about ``origin``, in double-double, with nothing lost but ``2**-100``."""
     k = c.shape[1]
     for j in range(k):
-        g[0, j] = c[i, j]
-        g[1, j] = 0.0
+        upper[j] = c[i, j]
+        lower[j] = 0.0
     high, low = dd_quotient(float(origin - ref), MICROSECONDS)
-    shift_exact(g[0], g[1], k, high, low)
+    shift_exact(upper, lower, k, high, low)
 
 
-@device
+@routine
 def _value_range(code, c, i, reach, lo, hi, scratch):
     """``(m, M, beyond, status)``: the values of row 0 of ``g`` on ``[lo, hi]``, widened by their rounding.
 
@@ -191,7 +194,7 @@ def _value_range(code, c, i, reach, lo, hi, scratch):
     return m, M, beyond, OK if abs(m) < np.inf and abs(M) < np.inf else NOT_FINITE
 
 
-@device
+@routine
 def _approximate(code, c, i, reach, lo, hi, basis, scratch):
     """``q(p(t))`` on ``[lo, hi]`` into ``out``, from piece ``i`` in ``g``; returns ``(certified error, status)``.
 
@@ -199,7 +202,7 @@ def _approximate(code, c, i, reach, lo, hi, basis, scratch):
     adds ``k + 1`` and those of ``y``. So it errs by at most ``2 * (d * (k + 7) + 4)`` roundings of
     ``sum(|q_j| Y**j)``, where ``Y = sum(|y_j| L**j)`` and ``L`` is the farthest time.
     """
-    g, _, _, q, y, out, former = scratch
+    g, _, _, q, y, out, former, _, _ = scratch
     k = c.shape[1]
     m, M, beyond, status = _value_range(code, c, i, reach, lo, hi, scratch)
     if status != OK:
@@ -211,7 +214,7 @@ def _approximate(code, c, i, reach, lo, hi, basis, scratch):
     if m == M:  # the zero polynomial: all others have some rounding
         out[0] = _function(code, m)
         return VALUE_UNITS * UNIT * abs(out[0]), OK
-    d, error = _interpolate(code, m, M, basis, q)
+    d, error = _interpolate(code, m, M, basis, q, y)
     half = 0.5 * (M - m)
     high, _ = dd_add_float(g[0, 0], g[1, 0], -0.5 * (m + M))
     y[0] = high / half
@@ -230,12 +233,12 @@ def _approximate(code, c, i, reach, lo, hi, basis, scratch):
     return error if size < np.inf else np.inf, OK
 
 
-@device
+@step
 def _compose(q, d, y, k, out, former):
     """``q(y(t))`` by Horner's rule on polynomials; returns the sum of its coefficients' magnitudes."""
     out[0] = q[d]
     count = 1
-    for step in range(d - 1, -1, -1):
+    for degree in range(d - 1, -1, -1):
         for j in range(count):
             former[j] = out[j]
         for j in range(count + k - 1):
@@ -244,14 +247,14 @@ def _compose(q, d, y, k, out, former):
             for r in range(k):
                 out[j + r] += former[j] * y[r]
         count += k - 1
-        out[0] += q[step]
+        out[0] += q[degree]
     size = 0.0
     for j in range(count):
         size += abs(out[j])
     return size
 
 
-@device
+@routine
 def _lift_piece(code, ref, span, c, i, basis, scratch, ends, filled, result):
     """Lift piece ``i`` into the output from row ``filled`` on; returns ``(rows filled, status)``.
 
@@ -273,7 +276,7 @@ def _lift_piece(code, ref, span, c, i, basis, scratch, ends, filled, result):
         lo = ((whole - origin) + rest) / MICROSECONDS
         whole, rest = instant(base, ends[depth - 1])
         hi = ((whole - origin) + rest) / MICROSECONDS
-        _load(ref[i], c, i, origin, scratch[0])
+        _load(ref[i], c, i, origin, scratch[7], scratch[8])
         error, status = _approximate(code, c, i, reach, lo, hi, basis, scratch)
         if status != OK:
             return first, status
@@ -302,7 +305,8 @@ def _lift(code, ref, span, c, basis, progress, status, at, rows):
     wide = rows.shape[1] - 3
     small = np.empty((2, basis.shape[0] + k))
     g = np.empty((2, k))
-    scratch = (g, extrema_work(k), np.empty(k), small[0], small[1], np.empty(wide), np.empty(wide))
+    room = (np.empty(k), small[0], small[1], np.empty(wide), np.empty(wide))
+    scratch = (g, extrema_work(k), *room, g[0], g[1])  # the rows of `g` are cut out once
     ends = np.empty(MAX_HALVINGS + 1)
     while progress[0] < len(ref):
         i = progress[0]
