@@ -82,11 +82,12 @@ def run(
 def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
     from pulse.runtime.chatter import drain, without_chatter
     from pulse.runtime.predictive import start
+    from pulse.runtime.secrets import REDACTION, concealing, resolved
     from pulse.runtime.spark import session
 
-    settings: dict[str, Any] = dict(job.spark)
+    settings: dict[str, Any] = {**REDACTION, **resolved(job.spark)}
     verbose = logging.getLogger("pulse").isEnabledFor(logging.INFO)
-    with nullcontext() if verbose else without_chatter():
+    with concealing(job.spark), nullcontext() if verbose else without_chatter():
         spark = session(master, "pulse-run", **settings)
     try:
         with _interrupts() as interrupted:

@@ -56,6 +56,7 @@ from pulse.runtime.predictive_state import (
 )
 from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor, Tally
+from pulse.runtime.secrets import concealing
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
 from pulse.runtime.sources import frame_of, log_frame, misplaced, predictor_of, unreadable
 from pulse.runtime.spread import coalesced
@@ -79,7 +80,7 @@ class Running:
     def wait(self, seconds: int | None = None) -> bool:
         """Until the job ends, or for so long; whether it ended. What went wrong is raised as what it was."""
         try:
-            with translated():
+            with concealing(*self._job.options), translated():
                 return (
                     bool(self.query.awaitTermination(seconds))
                     if seconds
@@ -139,7 +140,7 @@ def start(
         writer = writer.trigger(availableNow=True)
     elif job.trigger is not None:
         writer = writer.trigger(processingTime=f"{job.trigger} microseconds")
-    with translated():
+    with concealing(*job.options), translated():
         running = Running(writer.start(), handler.status, job)
     if not once:
         spool.watch(running.active)

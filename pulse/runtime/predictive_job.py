@@ -36,6 +36,7 @@ from typing import Any
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
+from pulse.runtime.secrets import check_secrets
 from pulse.stream.policy import Policy
 from pulse.validation import splits
 from pulse.validation.history import BY_RADIUS, Retention
@@ -150,6 +151,11 @@ class Job:
             return str(Path(self.checkpoint) / "aside")
         return None if self.sink.path is None else str(Path(self.sink.path) / "_aside")
 
+    @property
+    def options(self) -> tuple[Mapping[str, str], ...]:
+        """All that Spark and its connectors are told, as it is written: see :mod:`pulse.runtime.secrets`."""
+        return self.spark, self.sink.options, *(one.options for one in self.streams.values())
+
     def fingerprint(self) -> dict[str, Any]:
         """What must not change between two runs on one checkpoint: all that results depend on."""
         streams = {
@@ -212,11 +218,12 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
             "lateness", top.duration("watermark", parse_duration(DEFAULT_LATENESS), write=DEFAULT_LATENESS)
         ),
         trigger=top.duration("trigger", None),
-        spark=_settings(top.table("spark")),
+        spark=_checked(_settings(top.table("spark")), f"{where}, [spark]"),
         where=where,
         cell=top.size("cell"),
         on_accent=top.one_of("on_accent", ON_ACCENT, "hold"),
     )
+    _check_places(job)
     if job.on_accent != "hold" and not any(one.follows for one in streams.values()):
         raise top.wrong("on_accent", "a stream with 'accents' or 'splits'", "none")
     try:
@@ -241,7 +248,7 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
         source=source,
         path=_path(path, folder),
         format=table.one_of("format", FORMATS, _format(path, source)),
-        options={key: _option(value) for key, value in table.table("options").items()},
+        options=table.options("options"),
         columns=columns or None,
         key=table.names("key"),
         time=table.text("time"),
@@ -263,6 +270,32 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
     if source in ("kafka", "socket") and not columns:
         raise table.wrong("columns", f"types by name, as {source} does not know them", "nothing")
     return made
+
+
+def _check_places(job: Job) -> None:
+    """That names of streams can name folders, and that nothing a job writes is what it reads."""
+    for name, one in job.streams.items():
+        if name.startswith(".") or any(sign in name for sign in "/\\\0"):
+            raise JobError(
+                f"{job.where}: [streams.{name!r}]: expected a name that can also be a folder's, got one with a slash or '.' first"
+            )
+        written = {"sink": job.sink.path, "checkpoint": job.checkpoint, "aside": job.sink.aside}
+        for what, path in written.items():
+            if path is not None and one.source == "files" and one.path is not None and _reads(one.path, path):
+                raise JobError(
+                    f"{job.where}: {what}: expected a place outside of {one.path}, which [streams.{name}] reads, got {path}: the "
+                    "job would read what it writes"
+                )
+
+
+def _reads(source: str, written: str) -> bool:
+    """Whether what is written to a folder is read with the folder of a stream; names with '_' or '.' in front are not."""
+    if "://" in source or "://" in written:
+        return False
+    inside, outside = Path(written).resolve(), Path(source).resolve()
+    return inside.is_relative_to(outside) and not any(
+        part.startswith(("_", ".")) for part in inside.relative_to(outside).parts
+    )
 
 
 def _check_accents(table: _Table, made: StreamJob) -> None:
@@ -325,7 +358,7 @@ def _sink(table: _Table, folder: Path) -> SinkJob:
     return SinkJob(
         kind,
         _path(table.text("path", ... if kind == "parquet" else None), folder),
-        {key: _option(value) for key, value in table.table("options").items()},
+        table.options("options"),
         _path(table.text("aside", None), folder),
     )
 
@@ -363,6 +396,12 @@ def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]
         else:
             found[name] = _option(value)
     return found
+
+
+def _checked(options: dict[str, str], where: str) -> dict[str, str]:
+    """Options without a secret among them that is written out."""
+    check_secrets(options, where)
+    return options
 
 
 def _option(value: Any) -> str:
@@ -457,6 +496,11 @@ class _Table:
         if self.duration(key, None) is None:
             raise self.wrong(key, "a duration such as '60 s': how far models reach ahead", "nothing")
         return self.values[key]
+
+    def options(self, key: str) -> dict[str, str]:
+        """A table of texts, for Spark and its connectors."""
+        found = {name: _option(value) for name, value in self.table(key).items()}
+        return _checked(found, f"{self.where}, [{self.name}.{key}]")
 
     def table(self, key: str, *, required: bool = False) -> dict[str, Any]:
         """A table within; empty where the key is not there."""

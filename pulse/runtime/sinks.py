@@ -21,6 +21,7 @@ from pulse.core.time import format_instant
 from pulse.runtime.alerts import Alert, Alerts
 from pulse.runtime.predictive_checkpoint import replace_file
 from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.secrets import concealing, resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,10 +144,10 @@ class KafkaSink:
         if not changes.num_rows:
             return
         rows = [(json.dumps(row, default=str),) for row in changes.to_pylist()]
+        frame = self.spark.createDataFrame(rows, "value string")
         try:
-            self.spark.createDataFrame(rows, "value string").write.format("kafka").options(
-                **self.options
-            ).save()
+            with concealing(self.options):
+                frame.write.format("kafka").options(**resolved(self.options)).save()
         except Exception as e:
             if "Failed to find data source: kafka" not in str(e) and "DATA_SOURCE_NOT_FOUND" not in str(e):
                 raise

@@ -27,6 +27,7 @@ from pulse.runtime.predictive_accent_options import DeclaredKeysError, domain_of
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
+from pulse.runtime.secrets import concealing, resolved
 from pulse.runtime.sinks import BESIDE
 from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
 from pulse.stream.policy import Policy
@@ -491,7 +492,7 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
         reader = reader.option("header", "true").option("enforceSchema", "false")
     assert stream.path is not None
     # Like the in-process engine, which reads folders in folders.
-    reader = reader.option("recursiveFileLookup", "true").options(**dict(stream.options))
+    reader = reader.option("recursiveFileLookup", "true").options(**resolved(stream.options))
     return reader.load(stream.path)
 
 
@@ -515,9 +516,10 @@ def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
 
     from pulse.runtime.frames import spark_struct
 
-    reader = spark.readStream.format(stream.source).options(**dict(stream.options))
+    reader = spark.readStream.format(stream.source).options(**resolved(stream.options))
     try:
-        frame = reader.load()
+        with concealing(stream.options):
+            frame = reader.load()
     except Exception as e:
         if stream.source == "kafka" and "kafka" in str(e).lower():
             raise SourceError(_no_kafka(spark.version, stream.name)) from e
