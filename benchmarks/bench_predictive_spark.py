@@ -250,14 +250,16 @@ def check_tuples(files: Files, name: str, session: Session) -> Accuracy:
     with duckdb.connect() as connection:
         connection.register("found", rows)
         if name == "filter":  # tuples, some of which are there twice
-            told = "select symbol::varchar, t::timestamp, price from found"
-            wanted = f"select symbol::varchar, t::timestamp, price from {source} where price > 60"
+            told = "select symbol::varchar, epoch_us(t), price from found"
+            wanted = f"select symbol::varchar, epoch_us(t), price from {source} where price > 60"
             wrong = connection.execute(f"""select (select count(*) from ({told} except all {wanted})),
                 (select count(*) from ({wanted} except all {told}))""").fetchone()
             assert wrong == (0, 0)
             return exact()
-        averages = connection.execute("select symbol, w.start as t, a from found").to_arrow_table()
-        truth = connection.execute(f"""select symbol, make_timestamp(k * 2000000) as t, avg(price) as a from (
+        averages = connection.sql(
+            "select symbol, make_timestamp(epoch_us(w.start)) as t, a from found"
+        ).to_arrow_table()
+        truth = connection.sql(f"""select symbol, make_timestamp(k * 2000000) as t, avg(price) as a from (
             select symbol, price, unnest(range(epoch_us(t) // 2000000 - 4, epoch_us(t) // 2000000 + 1)) as k
             from {source}) group by symbol, k""").to_arrow_table()
     found = rows_of(averages, truth, keys=("symbol",), value="a", rounding=1e-9)

@@ -166,3 +166,9 @@ def test_only_what_can_be_sent_has_a_peak() -> None:
         peak(lambda: None)
     with pytest.raises(RuntimeError, match="dictionary update"):
         peak(partial(dict, [1]))
+
+
+def test_an_answer_that_certifies_nothing_may_be_off_by_anything_and_says_so() -> None:
+    assert Accuracy(0.5, 0.5, None, 12.5).observed == 12.5
+    with pytest.raises(ValueError, match="observed is a finite number"):
+        Accuracy(0.5, 0.5, None, float("inf"))
