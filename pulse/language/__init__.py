@@ -7,6 +7,7 @@ text --dialect.read--> syntax tree --bind_statement--> Query
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from functools import lru_cache
 
 from pulse.core.columns import Columns
 from pulse.core.schema import StreamSchema
@@ -34,4 +35,12 @@ def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: 
         name: Columns.of(schema) if isinstance(schema, StreamSchema) else schema
         for name, schema in streams.items()
     }
+    if isinstance(parameters, tuple):
+        return _parsed(text, tuple(columns.items()), parameters)
     return bind_statement(read(text), Context(text, columns, parameters))
+
+
+@lru_cache(256)
+def _parsed(text: str, columns: tuple[tuple[str, Columns], ...], parameters: tuple[str, ...]) -> Query:
+    """Queries never change, so that one that is asked again, as a dashboard does, needs no second reading."""
+    return bind_statement(read(text), Context(text, dict(columns), parameters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from pulse.plan.nodes import Node
 from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
@@ -56,7 +57,13 @@ def optimise(plan: Node, *, mirror: bool = True) -> Node:
     Project who = S.k, x = S.x; time t
       Scan S as S (x) where S.k = 'IBM'
     """
-    for _ in range(MOST_ROUNDS):
+    # The text tells apart what is equal and yet not the same: 1, 1.0 and true; 0.0 and -0.0.
+    return _optimised(plan, repr(plan), mirror)
+
+
+@lru_cache(256)
+def _optimised(plan: Node, _: str, mirror: bool) -> Node:
+    for _round in range(MOST_ROUNDS):
         before = plan
         for rule in RULES:
             plan = rule(plan)

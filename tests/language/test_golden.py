@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pulse.core.schema import StreamSchema
-from pulse.language import parse
+from pulse.language import LanguageError, parse
 from tests.language.printing import STREAMS, printed
 
 BLOCKS = (Path(__file__).parent / "golden.txt").read_text(encoding="utf-8").split("\n====\n")
@@ -98,3 +98,16 @@ def test_columns_may_be_given_instead_of_a_schema() -> None:
 def test_a_rate_is_the_outermost_advance() -> None:
     assert parse("select symbol, avg(price) from S[size 10 advance 2]", STREAMS).rate == 2_000_000
     assert parse("select symbol, price from S", STREAMS).rate is None
+
+
+def test_a_text_asked_again_is_read_once_and_streams_and_parameters_count() -> None:
+    S = StreamSchema.of(key={"k": "string"}, time="t", modelled={"x": "step"})
+    other = StreamSchema.of(key={"k": "int64"}, time="t", modelled={"x": "step"})
+    text = "select k, x from S where x > c"
+    first = parse(text, {"S": S}, ("c",))
+    assert parse(text, {"S": S}, ("c",)) is first
+    assert parse(text, {"S": S}, ["c"]) == first
+    assert parse(text, {"S": other}, ("c",)).plan.columns != first.plan.columns
+    for _ in range(2):
+        with pytest.raises(LanguageError):
+            parse(text, {"S": S})

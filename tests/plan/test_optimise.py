@@ -18,6 +18,7 @@ from pulse.core.expression import (
     Negative,
     Not,
     Or,
+    walk,
 )
 from pulse.core.schema import Role
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, Union, Window
@@ -270,3 +271,26 @@ def test_the_interpreter() -> None:
     answer = interpret(Filter(window, Comparison(">", Column("a"), Constant(1))), stored)
     assert answer == {(1,): {5 * SECOND: {"R.id": 1, "a": 3.5, "R.t": 5 * SECOND}}}
     assert window.columns.role("a") is Role.MODELLED
+
+
+def test_plans_that_are_equal_and_yet_not_the_same_are_told_apart():
+    """Plans are rewritten once and remembered; 1 == 1.0 == True must not lead to another's plan."""
+    scan = Scan("objects", "objects", STREAMS["objects"])
+    seen = []
+    for value in (1, 1.0, True, 0.0, -0.0):
+        plan = Filter(
+            scan,
+            Comparison("<", Column("objects.x"), Constant(value)),
+        )
+        found = [one.value for one in _constants(optimise(plan))]
+        assert [repr(one) for one in found] == [repr(value)]
+        assert optimise(plan) is optimise(plan)
+        seen.append(repr(found[0]))
+    assert len(set(seen)) == 5
+
+
+def _constants(node: Node) -> list[Constant]:
+    own = (
+        [one for one in walk(node.predicate) if isinstance(one, Constant)] if isinstance(node, Filter) else []
+    )
+    return own + [one for below in node.inputs for one in _constants(below)]
