@@ -20,7 +20,46 @@ from pulse.runtime.local import cores
 _TOLD_EVERY = 5.0  # seconds
 
 # What the scenes call, those that take longest to compile first.
-NEEDED: tuple[str, ...] = ("fit._fit",)
+NEEDED: tuple[str, ...] = (
+    "fit._fit",
+    "signs._sign_ranges",
+    "lift._lift",
+    "validate._validate",
+    "program._run",
+    "knots._intervals",
+    "extrema._bounds",
+    "window_average._window_every",
+    "align._align",
+    "near._sweep",
+    "intervals._union",
+    "intervals._complement",
+    "around._around",
+    "align._align_pairs",
+    "stretches._common",
+    "group._group",
+    "steps._apply_runs",
+    "intervals._intersect",
+    "compare._compare",
+    "steps._apply_in_order",
+    "polynomial._evaluate",
+    "bands._bands_of_distance",
+    "polynomial._taylor_shift",
+    "compare._compare_constant",
+    "polynomial._combine",
+    "steps._in_range",
+    "window_average._room",
+    "align._coefficients_at",
+    "stretches._copy_codes",
+    "stretches._keep",
+    "polynomial._multiply",
+    "texts._write_words",
+    "stretches._times",
+    "stretches._copy",
+    "texts._write_offsets",
+    "stretches._take_codes",
+    "stretches._take",
+    "steps._ascends",
+)
 
 
 def entry(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ def show(stage: Stage, data: Data) -> None:
         scene.say(f"{tick.symbol} at {clock(tick.at)}: {tick.price:.2f} should have been {right:.2f}.")
         with timed() as revising:
             outcome = session.revise(folder, revision(tick, right), keep=True)
-        asked = {"streams": {"S": folder}, "short": SHORT, "long": LONG}
+        asked: dict[str, Any] = {"streams": {"S": folder}, "short": SHORT, "long": LONG}
         with timed() as asking:
             changes = session.revised(MACD, outcome.before, **asked).to_arrow()
         after = session.sql(MACD, **asked).to_arrow()

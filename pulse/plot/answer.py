@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.coefficients import to_padded
-from pulse.plot.curves import COLUMNS, Curve, Pieces, curve
+from pulse.plot.curves import Curve, Pieces, curve
 from pulse.plot.drawing import curve_marks, draw_curve, shade
 from pulse.plot.errors import PlotError
 from pulse.plot.model import MOST_KEYS
-from pulse.plot.style import INK, WIDE, legend, over_time, panels, shade_patch, titled
+from pulse.plot.style import COLUMNS, INK, WIDE, legend, over_time, panels, shade_patch, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,16 +107,19 @@ def _sampled(
     end = np.minimum(end, np.r_[at[1:], end[-1:]]) if len(at) else end
     shown = [np.insert(one, left_out, np.nan) for one in (value, value - err, value + err)]
     when = np.insert(at, left_out, at[left_out])
-    made = _columns(when, *shown) if len(at) > 4 * COLUMNS else (when, shown[0], *shown)
-    none = np.zeros(0)
-    empty = np.zeros(0, "datetime64[us]")
+    many = len(at) > 4 * COLUMNS
+    places, low, high, tube_low, tube_high = _columns(when, *shown) if many else (when, shown[0], *shown)
+    none, empty = np.zeros(0), np.zeros(0, "datetime64[us]")
     drawn = Curve(
-        made[0].astype("datetime64[us]"),
-        *made[1:],
-        len(at) > 4 * COLUMNS,
-        (empty, none, none),
-        [],
-        (empty, none, none),
+        places.astype("datetime64[us]"),
+        low,
+        high,
+        tube_low,
+        tube_high,
+        thinned=many,
+        jumps=(empty, none, none),
+        holes=[],
+        points=(empty, none, none),
     )
     ranges = (one.astype("datetime64[us]") for one in (begin, end))
     return drawn, *ranges, certainty
@@ -137,7 +140,7 @@ def _columns(at: Any, value: Any, low: Any, high: Any) -> tuple[Any, Any, Any, A
         take.at(into, column, of)
         bounds.append(np.where(np.isfinite(into), into, np.nan))
     places = at[0] + (width * (np.arange(COLUMNS) + 0.5)).astype(np.int64)
-    return (places, *bounds)  # type: ignore[return-value]
+    return places, bounds[0], bounds[1], bounds[2], bounds[3]
 
 
 def split_rows(

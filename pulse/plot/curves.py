@@ -64,7 +64,7 @@ class Curve(NamedTuple):
     points: tuple[Any, FloatArray, FloatArray]
 
 
-def instants(origin: int, seconds: FloatArray) -> Any:
+def instants(origin: int, seconds: Any) -> Any:
     """``datetime64[us]`` of seconds since an origin."""
     moved: Any = origin + np.round(np.asarray(seconds, float) * 1e6).astype(np.int64)
     return moved.astype("datetime64[us]")

@@ -13,10 +13,10 @@ from pulse.core.arrays import FloatArray
 from pulse.core.keys import key_mask
 from pulse.core.segments import SegmentBatch
 from pulse.core.time import to_microseconds
-from pulse.plot.curves import COLUMNS, Curve, Pieces, curve, thin
+from pulse.plot.curves import Curve, Pieces, curve, thin
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
-from pulse.plot.style import RED, WIDE, legend, over_time, panels, titled
+from pulse.plot.style import COLUMNS, RED, WIDE, legend, over_time, panels, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +114,7 @@ def draw_tuples(axes: Axes, rows: pa.Table, name: str, truth: str, time: str, mo
             cuts = cuts[(cuts > 0) & (cuts < len(at))]
             shown, line = np.insert(at, cuts, at[cuts - 1]), np.insert(values, cuts, np.nan)
         style = "steps-post" if truth == "step" else "default"
-        axes.plot(shown, line, color=RED, linewidth=0.7, alpha=0.65, drawstyle=style)  # type: ignore[arg-type]
+        axes.plot(shown, line, color=RED, linewidth=0.7, alpha=0.65, drawstyle=style)
     size = 3.0 if len(at) <= _DOTS else 1.0
     if truth == "samples" or len(at) <= _DOTS:
         axes.plot(at, values, ".", color=RED, markersize=size, alpha=0.8)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.plot.curves import COLUMNS, thin
-from pulse.plot.style import BLUE, GREY, ORANGE, RED, WIDE, legend, over_time, panels, titled
+from pulse.plot.curves import thin
+from pulse.plot.style import BLUE, COLUMNS, GREY, ORANGE, RED, WIDE, legend, over_time, panels, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

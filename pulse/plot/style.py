@@ -83,9 +83,10 @@ def over_time(axes: Axes) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     width, _ = axes.figure.get_size_inches()  # type: ignore[union-attr]
-    locator = AutoDateLocator(minticks=3, maxticks=9 if width > NARROW + 1 else 7)
+    most = 9 if width > NARROW + 1 else 7
+    locator = AutoDateLocator(minticks=3, maxticks=most)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.xaxis.get_offset_text().set_fontsize(9)
 
 

@@ -25,7 +25,7 @@ def parameters_of(summary: pa.Table) -> list[str]:
     >>> parameters_of(pa.table({"short": [5], "long": [60], "ranges": [1], "seconds": [2.0], "certain_seconds": [1.0]}))
     ['short', 'long']
     """
-    names = summary.column_names
+    names: list[str] = summary.column_names
     if not all(name in names for name in FIGURES):
         raise PlotError(
             "plot: this is no summary of a sweep, which has ranges, seconds and certain_seconds: "

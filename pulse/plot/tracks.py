@@ -103,7 +103,7 @@ def _aspect(batch: SegmentBatch, up: str, across: str) -> float:
     if across not in _DEGREES or not len(batch):
         return 1.0
     middle = float(np.median(batch.coefficients(up)[:, 0]))
-    return 1.0 / max(np.cos(np.radians(middle)), 0.05)
+    return float(1.0 / max(np.cos(np.radians(middle)), 0.05))
 
 
 def _strokes(batch: SegmentBatch, across: str, up: str, scale: float) -> FloatArray:

@@ -155,8 +155,14 @@ class Answer:
         from pulse.plot import plot_answer
 
         columns = self.query.plan.columns
-        given = {"modelled": columns.modelled, "key": columns.key_names, "time": columns.time}
-        return plot_answer(self.to_arrow(), rate=self.query.rate, **given, **options)
+        return plot_answer(
+            self.to_arrow(),
+            modelled=columns.modelled,
+            key=columns.key_names,
+            time=columns.time,
+            rate=self.query.rate,
+            **options,
+        )
 
     def plot_lineage(self, row: int | None = None, **options: Any) -> Figure:
         """A picture of one result segment, or of all, with the stored segments that caused it."""
