@@ -380,8 +380,10 @@ class Follower:
         are among them."""
         one, hears, time = self.streams[stream], self.predictor.hears[stream], self._time(stream)
         by = time if hears.column is None else ROW
-        places = np.zeros(table.num_rows, np.int64) if rows is None else rows
-        at = instants(table.column(time)) if by == time and len(one) else places
+        if by == time and len(one):
+            at = instants(table.column(time))
+        else:
+            at = np.zeros(table.num_rows, np.int64) if rows is None else rows
         if len(one):
             table = encoded(table, self._keys(stream))
         fitting = one.fitting(table, at, by, hears, self.predictor.specs[stream].schema)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.arrays import IntArray
+from pulse.core.arrays import BoolArray, IntArray
 from pulse.runtime.predictive_restated import instants
 from pulse.runtime.predictive_undoing import encoded, whole
 
@@ -49,7 +49,8 @@ def accent_rows(table: pa.Table, column: str) -> IntArray:
         return np.zeros(0, np.int64)
     places = _valid(whole(found))
     texts = whole(found).take(pa.array(places)).cast(pa.string())
-    return places[np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))]
+    said: BoolArray = np.asarray(pc.not_equal(pc.utf8_trim_whitespace(texts), ""))
+    return places[said]
 
 
 def _valid(column: pa.Array) -> IntArray:
@@ -61,7 +62,7 @@ def _valid(column: pa.Array) -> IntArray:
     octets = np.frombuffer(bitmap, np.uint8)[first:end]
     some = np.flatnonzero(octets)
     byte, bit = np.nonzero(np.unpackbits(octets[some], bitorder="little").reshape(-1, 8))
-    rows = 8 * (first + some[byte]) + bit - column.offset
+    rows: IntArray = 8 * (first + some[byte]) + bit - column.offset
     return rows[(rows >= 0) & (rows < len(column))]
 
 

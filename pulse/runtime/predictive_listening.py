@@ -267,6 +267,7 @@ class Listening:
             for one in (*self.undo.values(), *self.gone.values()):
                 if any(at != BEFORE_ALL for at, _, _ in one.recent):
                     one.pass_by()
+                    one.settle(BEFORE_ALL, ROW)  # a few maps, which every batch compiles anew
                     self.undoing = None
         if inside and self.raw is not None and self.raw.recent:
             self.raw.pass_by()
@@ -332,6 +333,8 @@ def _parted(
     table: pa.Table, rows: IntArray, unfit: Sequence[tuple[str, BoolArray]]
 ) -> tuple[pa.Table, IntArray, list[pa.Table]]:
     """Tuples without those that are unfit for a reason; of several the first counts."""
+    if not unfit:
+        return table, rows, []
     bad, aside = np.zeros(table.num_rows, np.bool_), list[pa.Table]()
     for reason, more in unfit:
         aside += _told(table, np.flatnonzero(more & ~bad), reason)
