@@ -275,7 +275,7 @@ class Programs(NamedTuple):
     outputs: int
 
     @property
-    def count(self) -> int:
+    def variants(self) -> int:
         """How many programs there are."""
         return len(self.offsets) - 1
 
@@ -290,9 +290,9 @@ class Tallies(NamedTuple):
 
 def no_tallies(programs: Programs) -> Tallies:
     """Of no samples yet."""
-    figures = np.zeros((programs.count, programs.outputs, 4))
+    figures = np.zeros((programs.variants, programs.outputs, 4))
     figures[:, :, 2], figures[:, :, 3] = np.inf, -np.inf
-    return Tallies(np.zeros((programs.count, 4), np.int64), figures)
+    return Tallies(np.zeros((programs.variants, 4), np.int64), figures)
 
 
 def run(
@@ -317,9 +317,9 @@ def run(
             f"columns: expected values, bounds and codes of {programs.columns} columns of at least {n} places, "
             f"got shapes {[one.shape for one in columns]}"
         )
-    if begins.shape != (n,) or len(tallies.counts) != programs.count:
+    if begins.shape != (n,) or len(tallies.counts) != programs.variants:
         raise ValueError(
-            f"expected begins of {n} places and tallies of {programs.count} programs, got {len(begins)} and "
+            f"expected begins of {n} places and tallies of {programs.variants} programs, got {len(begins)} and "
             f"{len(tallies.counts)}"
         )
     _check(programs)

@@ -308,7 +308,7 @@ def window_averages_every(
     ):
         n = one.offsets[-1]
         for i, size in enumerate(one.sizes):
-            samples = (rows[i, :n] for rows in (one.values, one.err, one.certainty))
+            samples = one.values[i, :n], one.err[i, :n], one.certainty[i, :n]
             found[size] = Windows(one.group, one.first, one.offsets, *samples)
     return [found[size] for size in sizes_us]
 

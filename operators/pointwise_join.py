@@ -6,6 +6,7 @@ smaller certainty of the two; where either is absent so is the pair. Bounds are 
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.kernels.stretches import common_stretches, copy_codes, copy_stretches
+from pulse.kernels.stretches import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.join import equal_pairs
 from pulse.operators.samples import Samples
 
@@ -28,9 +29,7 @@ def join_samples(
     """
     if left.every != right.every:
         raise ValueError(f"join: expected samples at one rate, got every {left.every} and {right.every} us")
-    pairs = equal_pairs(cast(Any, left), cast(Any, right), equal)
-    sides = [(side.group, side.first, side.offsets) for side in (left, right)]
-    found = common_stretches(pairs, sides[0], sides[1], left.every)
+    pairs, found = _common(left, right, equal)
     used = np.unique(found.pair)
     group = np.searchsorted(used, found.pair)
     keys = [column.take(pa.array(pairs[used, 0])) for column in left.keys]
@@ -57,6 +56,28 @@ def join_samples(
         certainty=np.minimum(*codes),
         unmodelled=unmodelled,
     )
+
+
+def _common(left: Samples, right: Samples, equal: tuple[tuple[str, str], ...]) -> tuple[IntArray, Common]:
+    """Groups that are paired, and what each pair has in common: where both have the same places, these."""
+    if _has_same_keys(left, right, equal):
+        groups = np.arange(left.groups)
+        pairs = np.stack((groups, groups), axis=1)
+        if left.group is right.group and left.first is right.first and left.offsets is right.offsets:
+            starts = left.offsets[:-1]
+            return pairs, Common(left.group, left.first, left.offsets, starts, starts)
+    else:
+        pairs = equal_pairs(cast(Any, left), cast(Any, right), equal)
+    sides = [(side.group, side.first, side.offsets) for side in (left, right)]
+    return pairs, common_stretches(pairs, sides[0], sides[1], left.every)
+
+
+def _has_same_keys(left: Samples, right: Samples, equal: tuple[tuple[str, str], ...]) -> bool:
+    """Whether every group is paired with itself: both have the very same key columns, and all of them are to be equal."""
+    names = left.columns.key_names, right.columns.key_names
+    places = {(names[0].index(a), names[1].index(b)) for a, b in equal}
+    whole = bool(equal) and places == {(i, i) for i in range(len(left.keys))}
+    return whole and len(left.keys) == len(right.keys) and all(map(is_, left.keys, right.keys))
 
 
 def _places(starts: IntArray, offsets: IntArray) -> IntArray:

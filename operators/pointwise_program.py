@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -216,7 +217,8 @@ class Program:
 
 def together(programs: Sequence[Program], outputs: int) -> Programs:
     """Programs over the same columns, to be run over them in one pass."""
-    steps, constants = [], []
+    steps: list[Any] = []
+    constants: list[float] = []
     for one in programs:
         moved = np.array(one.steps, np.int64)
         moved[moved[:, 0] == program.FILL, 6] += len(constants)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -314,6 +315,33 @@ def table(side):
     """Samples by key and time."""
     keys = side.keys[0].to_pylist()
     return {(keys[g], int(t)): i for i, (g, t) in enumerate(zip(side.of_group, side.times, strict=True))}
+
+
+@given(sides("R"), st.data())
+def test_a_join_of_the_same_places_is_as_any_other(left, data):
+    """Windows of one family share key columns and stretches, and are joined without a look at them."""
+    columns = Columns((("S.id", pa.string()),), ("S.x",))
+    codes = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(left), max_size=len(left))), np.uint8)
+    numbers = {"S.x": -left.values["R.x"]}, {"S.x": left.err["R.x"]}
+    shared = replace(left, columns=columns, values=numbers[0], err=numbers[1], certainty=codes, unmodelled={})
+    apart = replace(
+        shared,
+        keys=(pa.array(left.keys[0].to_pylist(), pa.string()),),
+        group=left.group.copy(),
+        first=left.first.copy(),
+        offsets=left.offsets.copy(),
+    )
+    made, wanted = (
+        join_samples(left, one, (("R.id", "S.id"),), joined_columns(left.columns, columns))
+        for one in (shared, apart)
+    )
+    assert [column.to_pylist() for column in made.keys] == [column.to_pylist() for column in wanted.keys]
+    for name in ("group", "first", "offsets", "certainty"):
+        assert getattr(made, name).tolist() == getattr(wanted, name).tolist()
+    for name in ("R.x", "S.x"):
+        assert made.values[name].tolist() == wanted.values[name].tolist()
+        assert made.err[name].tolist() == wanted.err[name].tolist()
+    assert made.unmodelled["R.u"].to_pylist() == wanted.unmodelled["R.u"].to_pylist()
 
 
 @given(sides("R"), sides("S"), st.booleans())

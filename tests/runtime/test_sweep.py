@@ -296,7 +296,9 @@ def test_what_is_not_finite_is_said_as_by_each_alone(models: dict[str, Model], p
     if power == 9:
         assert sweep.summary().num_rows == 2
         return
-    with pytest.raises(PulseError, match="is beyond the range of floating-point numbers for symbol='"):
+    with pytest.raises(
+        PulseError, match=r"is beyond the range of floating-point numbers for query1\.symbol='"
+    ):
         sweep.summary()
 
 
