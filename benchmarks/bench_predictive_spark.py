@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, MACD, RATE, predictor_of
+from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, RATE, predictor_of
 from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.prediction_checks import held_as_answer
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accuracy, apart, exact, record, sizes
+from pulse.benchmarks.violations import MACD
 from pulse.datasets.generators import frame
 from pulse.language import parse
 from pulse.runtime.predictive import start

@@ -9,7 +9,7 @@ Layers, each importing strictly lower ones::
 
     of the paper's figures:   numba_peer  duckdb_operators   operators on moving objects, all tuples at once
                               numba_streams  duckdb_streams  queries that keep their state from batch to batch
-                              numba_minima  squares          what they share
+                              numba_minima  numba_squares    what they share
 
 Every peer takes the tuples of a Parquet file and gives its answer as columns key(s), t, value. All of them know that the file is
 sorted by time and exploit it. Over step truth their answers are exact up to rounding; over linear truth positions are exact at

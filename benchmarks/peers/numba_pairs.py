@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
-from pulse.benchmarks.peers.squares import cell, square
+from pulse.benchmarks.peers.numba_squares import cell, square
 
 _SQUARES = 1 << 12
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.peers.numba_minima import by_open_windows, by_panes, fresh
-from pulse.benchmarks.peers.squares import cell, square
+from pulse.benchmarks.peers.numba_squares import cell, square
 from pulse.benchmarks.workload import Tuples
 from pulse.core.arrays import FloatArray, IntArray
 

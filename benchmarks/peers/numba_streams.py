@@ -21,8 +21,8 @@ import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.peers.numba_minima import NEVER, by_open_windows, by_panes, fresh
+from pulse.benchmarks.peers.numba_squares import cell, square
 from pulse.benchmarks.peers.questions import SECOND, Following, Macd, Minimum
-from pulse.benchmarks.peers.squares import cell, square
 from pulse.core.arrays import FloatArray, IntArray
 
 EQUAL = 1e-9

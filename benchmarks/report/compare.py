@@ -50,8 +50,9 @@ class Change:
             before, now = getattr(old, name), getattr(new, name)
             if now < before - LOSS:
                 found.append(f"{name} {share(before)} → {share(now)}")
-        if None not in (old.certified, new.certified) and new.certified > old.certified * (1 + WIDER):
-            found.append(f"certified error {number(old.certified)} → {number(new.certified)}")
+        wide, wider = old.certified, new.certified
+        if wide is not None and wider is not None and wider > wide * (1 + WIDER):
+            found.append(f"certified error {number(wide)} → {number(wider)}")
         return found
 
     @property
