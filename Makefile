@@ -14,6 +14,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ONLY ?=
 COMPARE ?=
+DEMO ?= .demo
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -45,8 +46,8 @@ $(STAMP): setup.cfg pyproject.toml
 	@touch $(STAMP)
 	@echo "installed: $(BIN)/pulse"
 
-demo: install ## run the main job on sample data
-	$(BIN)/pulse demo
+demo: install ## run the main job on sample data; pictures and a page in DEMO=.demo
+	$(BIN)/pulse demo --out '$(DEMO)'
 
 test: install lint types tests nojit ## lint, types, the whole suite, then the kernels with the JIT off (WORKERS=2 at a time)
 
@@ -82,5 +83,5 @@ format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff format $(SOURCES)
 
 clean: ## remove .venv and everything generated
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

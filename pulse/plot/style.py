@@ -80,11 +80,13 @@ def titled(axes: Axes, title: str = "", *, x: str = "", y: str = "") -> None:
 
 def over_time(axes: Axes) -> None:
     """Instants along the bottom, in as few letters as tell them apart."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 
     width, _ = axes.figure.get_size_inches()  # type: ignore[union-attr]
     most = 9 if width > NARROW + 1 else 7
     locator = AutoDateLocator(minticks=3, maxticks=most)  # type: ignore[no-untyped-call]
+    for unit in (MINUTELY, SECONDLY):  # without these an axis of ten minutes has two ticks
+        locator.intervald[unit] = [1, 2, 5, 10, 15, 20, 30]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.xaxis.get_offset_text().set_fontsize(9)
