@@ -32,13 +32,13 @@ class CpuClock:
     """
 
     def __init__(self) -> None:
-        self._running = _running_seconds()
+        self._running = _running_ticks()
         self._own = _own_seconds()
 
     def spent(self) -> float:
         """Seconds of CPU until now."""
         own = _own_seconds() - self._own
-        return own + _running_seconds() - self._running
+        return own + _ticks_between(self._running, _running_ticks()) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_seconds() -> float:
@@ -46,12 +46,26 @@ def _own_seconds() -> float:
     return time.process_time() + ended.children_user + ended.children_system
 
 
-def _running_seconds() -> float:
-    ticks = 0
+_Ticks = dict[int, tuple[int, int]]
+"""By process: its own time, and that of its children that have ended and were waited for."""
+
+
+def _running_ticks() -> _Ticks:
+    found = {}
     for process in descendants(os.getpid()):
         with suppress(OSError):  # it may end while it is looked at
-            ticks += sum(int(field) for field in _stat(process)[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+            user, system, *children = (int(field) for field in _stat(process)[11:15])
+            found[process] = (user + system, sum(children))
+    return found
+
+
+def _ticks_between(before: _Ticks, now: _Ticks) -> int:
+    """What was used meanwhile. Processes that ended count in those that waited for them, where any did, with all that they ever
+    used: what they had used before is taken off again, but from nothing else. Spark lets idle workers go without waiting."""
+    grown = [(now[process], before.get(process, (0, 0))) for process in now]
+    own = sum(new[0] - old[0] for new, old in grown)
+    ended = sum(new[1] - old[1] for new, old in grown)
+    return own + max(ended - sum(sum(before[process]) for process in before.keys() - now.keys()), 0)
 
 
 def descendants(ancestor: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pulse.benchmarks.processes import CpuClock, descendants, peak
+from pulse.benchmarks.processes import CpuClock, _ticks_between, descendants, peak
 from pulse.benchmarks.recording import APART, Accuracy, Timing, alternating, apart, exact, record
 
 ROW: dict[str, Any] = {"group": "g", "contender": "c", "work": 10, "accuracy": exact(), "warmup": 0}
@@ -172,3 +172,10 @@ def test_an_answer_that_certifies_nothing_may_be_off_by_anything_and_says_so() -
     assert Accuracy(0.5, 0.5, None, 12.5).observed == 12.5
     with pytest.raises(ValueError, match="observed is a finite number"):
         Accuracy(0.5, 0.5, None, float("inf"))
+
+
+def test_processes_that_end_take_no_cpu_time_away() -> None:
+    before = {1: (100, 0), 2: (500, 20)}
+    assert _ticks_between(before, {1: (130, 0)}) == 30  # nobody waited for the other
+    assert _ticks_between(before, {1: (130, 540)}) == 50  # its parent did, and knows of 20 more
+    assert _ticks_between(before, {1: (130, 0), 2: (501, 20), 3: (7, 0)}) == 38
