@@ -353,5 +353,12 @@ def window_extremum_every(
     if m == _NO_ROOM:
         raise ValueError("ref, lo, hi: expected pieces in the order of time, and none within another")
     group, first, starts = stretches
-    values, widths, found = (x[:count] for x in out)
-    return Windows(group[:m].copy(), first[:m].copy(), starts[: m + 1].copy(), values, widths, found)
+    values, widths, found = out
+    return Windows(
+        group[:m].copy(),
+        first[:m].copy(),
+        starts[: m + 1].copy(),
+        values[:count],
+        widths[:count],
+        found[:count],
+    )
