@@ -6,6 +6,8 @@ Figures are made without pyplot: no window opens, no state is kept, and a notebo
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +45,34 @@ def require() -> None:
         raise PlotError(f"plot: matplotlib is missing ({e}); install it with {HOW}") from None
 
 
+def blank(width: float, height: float) -> Figure:
+    """A figure of a size in inches that a notebook shows by itself."""
+    require()
+    figure = _shown()(figsize=(width, height), layout="constrained", dpi=100)
+    figure.set_facecolor(GROUND)
+    return figure
+
+
+@functools.cache
+def _shown() -> type[Figure]:
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        """A figure that a notebook shows also where nobody loaded pyplot, which would teach it to show any figure."""
+
+        def _repr_png_(self) -> bytes:
+            made = io.BytesIO()
+            self.savefig(made, format="png")
+            return made.getvalue()
+
+    return ShownFigure
+
+
 def panels(
     count: int, width: float = WIDE, *, height: float = 2.2, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels below each other with one axis of time, or of whatever they share."""
-    require()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, 0.8 + height * max(count, 1)), layout="constrained", dpi=100)
-    figure.set_facecolor(GROUND)
+    figure = blank(width, 0.8 + height * max(count, 1))
     if not count:
         return figure, []
     made = figure.subplots(count, 1, squeeze=False, gridspec_kw={"height_ratios": ratios})

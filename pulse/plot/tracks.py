@@ -16,7 +16,7 @@ from pulse.core.segments import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.kernels.polynomial import evaluate
 from pulse.plot.errors import PlotError
-from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, legend, require, tidy, titled
+from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, tidy, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,13 +56,10 @@ def plot_tracks(
     ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
     """
     across, up = _positions(batch, x, y)
-    require()
-    from matplotlib.figure import Figure
-
     count = 2 if pairs else 1
     beside = width > NARROW + 1 and count == 2
     size = (width, 4.6 if beside or count == 1 else 2.0 * width)
-    figure = Figure(figsize=size, layout="constrained", dpi=100)
+    figure = blank(*size)
     made = figure.subplots(1, 2) if beside else figure.subplots(count, 1, squeeze=False)[:, 0]
     axes: list[Axes] = list(np.atleast_1d(made))
     scale = 1.0 if across in _DEGREES else 1e-3

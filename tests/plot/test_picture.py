@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,15 @@ def test_a_picture_for_a_desk_and_for_a_phone() -> None:
     wide, narrow = both_widths(lambda inches: panels(1, inches)[0])
     widths = [int.from_bytes(one[16:20], "big") for one in (wide, narrow)]
     assert widths == [round(9.0 * 144), round(4.6 * 144)]
+
+
+def test_a_notebook_shows_what_is_returned_without_pyplot() -> None:
+    figure, _ = panels(1)
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    code = "import sys, pulse.plot.style as s; s.panels(1)[0]._repr_png_(); sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_is_loaded_before_something_is_drawn() -> None:
+    code = "import sys, pulse.plot, pulse.store.picture; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
