@@ -23,6 +23,7 @@ from pulse.commands.plot import plot
 from pulse.commands.query import query
 from pulse.commands.revise import revise
 from pulse.commands.run import run
+from pulse.commands.ship import ship
 from pulse.commands.sweep import sweep
 from pulse.core.errors import PulseError
 
@@ -141,6 +142,7 @@ app.command(short_help="Show what a query becomes.")(explain)
 app.command(short_help="Show what a query does at accents.")(check)
 app.command(short_help="Run a predictive job.")(run)
 app.command(short_help="Show which inputs caused a result.")(lineage)
+app.command(short_help="Pack what a cluster's workers need.")(ship)
 app.add_typer(plot, name="plot", short_help="Draw models, answers, sweeps, lineage and tracks.")
 
 

@@ -61,12 +61,14 @@ class SessionError(PulseError, ValueError):
 class Session:
     """Fits models and answers queries on them.
 
-    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process.
+    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process. ``master`` is Spark's:
+    that of ``PULSE_MASTER`` if none is given, else all cores of this machine. Other keywords are as in
+    :func:`pulse.runtime.spark.session`: ``environment``, an archive for a cluster's workers, and settings of Spark's.
     """
 
     def __init__(
         self,
-        master: str = "local[*]",
+        master: str | None = None,
         *,
         engine: str = "spark",
         spark: SparkSession | None = None,
@@ -370,7 +372,8 @@ class Session:
 
     def __repr__(self) -> str:
         state = "started" if self._spark is not None else "not started"
-        return f"Session({self._master!r}, engine={self.engine!r}; Spark {state})"
+        master = self._master or os.environ.get("PULSE_MASTER") or "local[*]"
+        return f"Session({master!r}, engine={self.engine!r}; Spark {state})"
 
 
 class _Question(NamedTuple):

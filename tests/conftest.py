@@ -44,7 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         there = [
             one
             for one in items
-            if "spark" in getattr(one, "fixturenames", ()) and not one.get_closest_marker("here")
+            if {"spark", "cluster"} & set(getattr(one, "fixturenames", ()))
+            and not one.get_closest_marker("here")
         ]
         config.hook.pytest_deselected(items=[one for one in items if one not in there])
         items[:] = there
@@ -76,12 +77,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         },
     )
     if CLUSTER:
-        running.sparkContext.addPyFile(str(_tests_archive(folder / "tests.zip")))
+        running.sparkContext.addPyFile(str(archive_of_tests(folder / "tests.zip")))
     yield running
     running.stop()
 
 
-def _tests_archive(out: Path) -> Path:
+def archive_of_tests(out: Path) -> Path:
+    """The tests, for workers that are to run functions of theirs."""
     with zipfile.ZipFile(out, "w") as archive:
         for path in sorted((ROOT / "tests").rglob("*")):
             # A folder without __init__.py is a package only if the archive has an entry for it.

@@ -9,13 +9,15 @@ import shutil
 import sys
 import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession as SparkSession  # upper layers take the type from here
 
 from pulse.core.errors import JavaNotFoundError
+from pulse.runtime import shipping
 from pulse.runtime.java import find_java
 
 log = logging.getLogger(__name__)
@@ -36,9 +38,17 @@ _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStore
 
 
 def session(
-    master: str = "local[*]", app_name: str = "pulse", *, warm: bool = False, **conf: str | int | bool
+    master: str | None = None,
+    app_name: str = "pulse",
+    *,
+    warm: bool = False,
+    environment: str | os.PathLike[str] | None = None,
+    **conf: str | int | bool,
 ) -> SparkSession:
-    """The running Spark session, or a new one on ``master``.
+    """The running Spark session, or a new one on ``master``: else what ``PULSE_MASTER`` names, else all cores of this machine.
+
+    The workers of a cluster are shipped the package that this process runs. ``environment``, else ``PULSE_ENVIRONMENT``, names an
+    archive that `pulse ship` wrote, for workers that do not have what the package needs.
 
     ``conf`` are Spark settings, ``session(**{"spark.executor.memory": "4g"})``; they override ours. A session that
     already runs is returned as it is, with those of ``conf`` that can change at run time set on it.
@@ -51,20 +61,24 @@ def session(
         return _reconfigured(SparkSession.builder.getOrCreate(), conf)
     # Said of every use of Arrow or pandas. The pandas range in setup.cfg is one our own tests ran with.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    local = master.startswith("local")
+    master = chosen_master(master)
+    local = is_local(master)
     java = find_java()
     log.info("Java %d from %s: %s", java.version, java.source, java.home)
     os.environ["JAVA_HOME"] = str(java.home)
     if local:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    else:  # the workers' interpreter may lie elsewhere, in an archive shipped with the job for one
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    else:
+        archive = environment or os.environ.get("PULSE_ENVIRONMENT")
+        conf = {**(shipping.archive_settings(archive) if archive else {}), **conf}
+        _choose_interpreters(str(conf.get("spark.pyspark.python") or ""))
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in {**settings(local=local), **conf}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with nullcontext() if local else shipping.importable():
+            started = builder.getOrCreate()
     except PySparkRuntimeError as e:
         if e.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -72,6 +86,36 @@ def session(
             f"Spark's JVM did not start with Java {java.version} from {java.source} ({java.home}): "
             f"{java.banner}. Its own message is above; `pulse doctor` shows which Java is used and why."
         ) from e
+    if not local:
+        shipping.ship(started)
+    return started
+
+
+def chosen_master(given: str | None = None) -> str:
+    """The master that was given, or the one of the environment, or the one of ``spark-submit``, or this machine."""
+    return given or os.environ.get("PULSE_MASTER") or _submitted() or "local[*]"
+
+
+def _submitted() -> str | None:
+    """The master that ``spark-submit`` was told, if it runs this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    SparkContext._ensure_initialized()  # else there is nobody to ask
+    return SparkConf().get("spark.master")
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this machine alone, where workers see what the driver sees."""
+    return master.startswith("local")
+
+
+def _choose_interpreters(workers: str) -> None:
+    """The workers' Python as asked, or as the environment says, or the path of this one; the driver's is this one.
+
+    PySpark reads both from the environment alone; ``spark.pyspark.python`` is otherwise only heard by ``spark-submit``.
+    """
+    os.environ["PYSPARK_PYTHON"] = workers or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def is_running() -> bool:
@@ -110,7 +154,7 @@ def warm_kernels() -> None:
     """Compile all kernels into the on-disk cache, which the workers of this machine then load from.
 
     The workers are forked from a daemon that the JVM starts, never from this process, so the cache is the
-    only way from here to them; workers on other machines warm their own.
+    only way from here to them; workers on other machines fill a cache of their own, or are shipped one (`pulse ship`).
     """
     from pulse.kernels._jit import warm
 

@@ -1,0 +1,42 @@
+"""``pulse ship``: what a cluster's workers need, in one archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pulse.commands.options import OptionError
+
+
+def ship(
+    out: Annotated[Path, typer.Argument(help="The archive to write: a name that ends in .tar.gz.")],
+    kernels: Annotated[
+        bool, typer.Option("--kernels/--no-kernels", help="With the kernels compiled, or without.")
+    ] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+) -> None:
+    """Write an archive for workers that have a Python of this version and nothing else.
+
+    It holds Pulse, the packages it needs and its kernels as they were compiled here. Workers that have
+    the packages need no archive: the code itself is shipped with every job.
+
+    \b
+    Examples:
+      pulse ship pulse.tar.gz
+      PULSE_ENVIRONMENT=pulse.tar.gz pulse fit ticks.parquet … --master spark://host:7077
+      spark-submit --archives pulse.tar.gz#environment \\
+        --conf spark.pyspark.python=./environment/bin/python program.py
+    """
+    from pulse.runtime.shipping import archive_settings, pack_environment
+
+    if not out.name.endswith((".tar.gz", ".tgz")):
+        raise OptionError(f"{out}: expected a name that ends in .tar.gz, which Spark unpacks")
+    if out.exists() and not overwrite:
+        raise OptionError(f"{out}: it is there already; choose another name, or --overwrite it")
+    archive = pack_environment(out, kernels=kernels)
+    typer.echo(f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB")
+    typer.echo(f"with Pulse: PULSE_ENVIRONMENT={archive.absolute()}, and a --master")
+    for name, value in archive_settings(archive.absolute()).items():
+        typer.echo(f"with spark-submit: --conf {name}={value}")

@@ -1,0 +1,80 @@
+"""A worker or an executor is killed in the middle of a job: the result is that of one process, as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import pulse
+from pulse.runtime.sinks import read_changes
+from tests.cluster.gates import Gate, GatedParquet, executor_of, worker_of
+from tests.cluster.standalone import Cluster
+from tests.runtime import asking, test_modelling
+from tests.runtime.test_predictive import MACD, in_process, ran, rows, tick_job, ticks
+
+KILLS = pytest.mark.parametrize("victim", [executor_of, worker_of], ids=["executor", "worker"])
+Victim = Callable[[Cluster], Callable[[str], int]]
+
+
+@KILLS
+def test_a_fit(spark: SparkSession, cluster: Cluster, victim: Victim, tmp_path: Path) -> None:
+    """The unit that is half read has written nothing yet, and those before it lie on the disk of who is killed."""
+    data = test_modelling.walk(6000)
+    paths = test_modelling.files(tmp_path / "in", data, [2500, 4100])
+    asked = {**test_modelling.ASKED, "keep_tuples": True}
+    gate = Gate(str(tmp_path / "gate"))
+    gated = GatedParquet(key="k", time="t", gate=gate.folder, gated=5)
+    with gate.kills(victim(cluster)) as killed:
+        model = pulse.Session(spark=spark).fit(paths, **asked, format=gated, out=tmp_path / "model")
+    assert len(killed) == 1
+    test_modelling.same(model, pulse.Session(engine="local").fit(paths, **asked))
+    assert [path.name for path in model.path.rglob("*.tmp")] == []
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+@KILLS
+def test_a_query_with_an_exchange(
+    spark: SparkSession, cluster: Cluster, victim: Victim, tmp_path: Path
+) -> None:
+    """Killed after the shuffle: parcels that were on its disk are made again."""
+    model = asking.tracks(tmp_path / "v")
+    asked = {"streams": {"V": model}}
+    gate = Gate(str(tmp_path / "gate"))
+    frame = pulse.Session(spark=spark).sql(asking.FOLLOWING, **asked).tuples()
+    gated = frame.mapInArrow(gate, frame.schema)
+    with gate.kills(victim(cluster)) as killed:
+        found = gated.toArrow()
+    assert len(killed) == 1
+    wanted = asking.local().sql(asking.FOLLOWING, **asked).to_arrow()
+    assert wanted.num_rows > 0
+    assert asking.rows_of(found) == asking.rows_of(wanted)
+
+
+@KILLS
+def test_a_predictive_job(spark: SparkSession, cluster: Cluster, victim: Victim, tmp_path: Path) -> None:
+    """Its state was on the executor; another takes it up from the checkpoint, in the same micro-batch."""
+    ticks(tmp_path / "in")
+    columns = "symbol string, t timestamp_ntz, price double"
+    reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+    gate = Gate(str(tmp_path / "gate"))
+
+    def late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column("t")[0].value > 40_000_000:
+                gate.pass_through()
+            yield batch
+
+    frame = reader.parquet(str(tmp_path / "in")).mapInArrow(late, columns)
+    whole = tick_job(tmp_path, MACD, buckets=2)
+    job = replace(whole, streams={"S": replace(whole.streams["S"], source="frame")})
+    with gate.kills(victim(cluster)) as killed:
+        ran(spark, job, frames={"S": frame})
+    assert len(killed) == 1
+    found, wanted = rows(read_changes(tmp_path / "out")), rows(in_process(whole))
+    assert len(wanted) > 5
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)  # buckets take turns as they come
