@@ -11,13 +11,13 @@ import importlib
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from typing import Any
 
 from pulse.kernels import _jit
 from pulse.runtime.local import cores
 
-_TOLD_EVERY = 5.0  # seconds
+_TOLD_EVERY = 10.0  # seconds
 
 # What the scenes call, those that take longest to compile first.
 NEEDED: tuple[str, ...] = (
@@ -98,22 +98,31 @@ def compile_one(name: str) -> float:
 
 def compile_all(say: Callable[[str], None], names: Sequence[str] = NEEDED) -> float:
     """Fill the cache with what it lacks of these kernels; seconds it took."""
-    begin = told = time.perf_counter()
+    begin = time.perf_counter()
     lacking = missing(names)
     if len(lacking) < 2:
         return 0.0
     processes = min(cores(), len(lacking))
     say(
-        f"compiling {len(lacking)} kernels on {processes} core{'s' * (processes > 1)}: about a minute, and only on the first run"
+        f"compiling {len(lacking)} kernels on {processes} core{'s' * (processes > 1)}: "
+        "a minute or two, and only on the first run"
     )
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        running = [pool.submit(compile_one, name) for name in lacking]
-        for done, one in enumerate(as_completed(running), 1):
-            one.result()
-            if time.perf_counter() - told > _TOLD_EVERY and done < len(lacking):
-                told = time.perf_counter()
-                say(f"  {done} of {len(lacking)} after {told - begin:.0f} s")
+    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        _await([pool.submit(compile_one, name) for name in lacking], say, begin)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # when interrupted, nothing more is begun
     seconds = time.perf_counter() - begin
     say(f"  compiled in {seconds:.0f} s")
     return seconds
+
+
+def _await(running: Sequence[Future[float]], say: Callable[[str], None], begin: float) -> None:
+    """Until all are done, with a word now and then; the slowest takes as long as all others together."""
+    left = set(running)
+    while left:
+        done, left = wait(left, timeout=_TOLD_EVERY)
+        for one in done:
+            one.result()
+        if left:
+            say(f"  {len(running) - len(left)} of {len(running)} after {time.perf_counter() - begin:.0f} s")
