@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
 from pulse.operators.fit_ends import SEGMENTS
@@ -24,6 +23,7 @@ from pulse.store.files import merge_statistics, write_segments
 from pulse.store.layers import without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
 from pulse.store.model import ASIDE, CLOSING, OLD, Model
+from pulse.store.reading import read_parquet
 from pulse.store.units import Unit, units
 
 
@@ -37,7 +37,7 @@ def ends_of(model: Model) -> pa.Table | None:
             segments, closing = corrected(model, unit)
             points = [pa.Table.from_batches([segments.filter(closing).to_arrow()])]
         else:
-            points = [pq.read_table(model.file(name)) for name in unit.files if name.startswith(CLOSING)]
+            points = [read_parquet(model.file(name)) for name in unit.files if name.startswith(CLOSING)]
         parts += [
             one.append_column(PART, pa.repeat(pa.scalar(SEGMENTS, pa.int8()), len(one))) for one in points
         ]
@@ -113,7 +113,7 @@ def void_drifts(files: tuple[PartFile, ...], staging: Path, spec_schema: Any) ->
     """The new files of a model whose drifts are void, without theirs: they go on from integrals that nobody knows."""
     made = []
     for file in files:
-        table = without_drift(pq.read_table(staging / file.name), spec_schema)
+        table = without_drift(read_parquet(staging / file.name), spec_schema)
         batch = SegmentBatch.from_arrow(table, spec_schema, check=False)
         made.append(PartFile(**write_segments(staging / file.name, batch)))
     return tuple(made)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray
@@ -23,6 +22,7 @@ from pulse.operators.stitch import PART
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ENDS, Model
+from pulse.store.reading import read_parquet
 
 GONE = -1
 REVISED, MERGED = "revised", "merged"
@@ -31,10 +31,10 @@ FILES = "ends_files"
 
 def read_ends(model: Model, condition: Any = None) -> pa.Table | None:
     """The ends of all keys, or of those that meet a condition; None where a model has none."""
-    parts = [pq.read_table(file, filters=condition) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
+    parts = [read_parquet(file, filters=condition) for file in sorted(model.path.glob(f"{ENDS}-*.parquet"))]
     rows = pa.concat_tables(parts) if parts else None
     for name in _revised(model):
-        rows = _laid_over(rows, pq.read_table(model.path / name, filters=condition), model.schema)
+        rows = _laid_over(rows, read_parquet(model.path / name, filters=condition), model.schema)
     return rows
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
@@ -36,6 +35,7 @@ from pulse.store.history import TupleHistory
 from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
 from pulse.store.manifest import LayerFile
 from pulse.store.model import Model
+from pulse.store.reading import read_parquet
 from pulse.store.revision import LayerFacts, RevisionTarget
 from pulse.store.tuple_units import TupleUnits
 from pulse.store.units import Unit, read_unit
@@ -99,7 +99,7 @@ def revise_units(job: ReviseJob, number: int) -> Done:
     """Apply a task's revisions."""
     task = job.tasks[number]
     model = job.target.stored.open()
-    table = pq.read_table(Path(model.path) / task.draft)
+    table = read_parquet(Path(model.path) / task.draft)
     state = _State(job, model, task, Revisions(model.schema, table.combine_chunks()))
     state.run()
     return state.done()
@@ -437,7 +437,7 @@ def keys_in(model: Model, unit: Unit, revisions: Revisions) -> set[str]:
     by_name = {file.name: file for file in model.manifest.files}
     held: set[str] = set()
     for name in (own for file in unit.files for own in by_name[file].names):
-        keys = pq.read_table(model.file(name), columns=names, filters=condition).group_by(names).aggregate([])
+        keys = read_parquet(model.file(name), columns=names, filters=condition).group_by(names).aggregate([])
         columns = [keys.column(one).combine_chunks() for one in names]
         held.update(key_texts(columns, keys.num_rows).to_pylist())
     return held

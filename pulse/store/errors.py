@@ -17,6 +17,14 @@ class ModelNotFoundError(StoreError, FileNotFoundError):
     """There is no such model."""
 
 
+class MissingFileError(StoreError, FileNotFoundError):
+    """A file that a model's manifest names is not there."""
+
+
+class DamagedModelError(StoreError):
+    """A file of a model that cannot be read, or whose bytes are not those that were written."""
+
+
 class WriteError(StoreError, OSError):
     """The model could not be written: no space, no permission."""
 

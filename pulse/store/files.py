@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch
 
+TEMPORARY = ".tmp"
 ROW_GROUP = 1 << 16  # segments: enough to compress well, few enough to skip by key and time
 
 
@@ -61,7 +63,7 @@ def merge_statistics(given: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a file that appears whole: a task that is tried twice, or at the same time, does no harm."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     try:
         pq.write_table(
             table,
@@ -69,6 +71,7 @@ def write_table(path: Path, table: pa.Table) -> None:
             row_group_size=ROW_GROUP,
             compression="zstd",
             use_dictionary=_dictionaries(table),
+            write_page_checksum=True,
         )
         temporary.replace(path)
     finally:
@@ -84,9 +87,20 @@ def _dictionaries(table: pa.Table) -> list[str]:
     ]
 
 
+def temporary_beside(path: Path) -> Path:
+    """A name that no other process has: on a cluster two machines may have the same process number."""
+    return path.with_name(f"_{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{TEMPORARY}")
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote; nobody writes any more."""
+    for path in folder.rglob(f"_*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small file that appears whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(path)
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

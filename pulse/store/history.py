@@ -33,6 +33,7 @@ from pulse.operators.tuples import values
 from pulse.store.errors import HistoryGoneError
 from pulse.store.log import log_rows, tuple_schema
 from pulse.store.model import Model
+from pulse.store.reading import files_as_dataset, readable
 from pulse.store.sources import read_source
 from pulse.store.tuple_units import TupleUnits
 from pulse.stream.revisions import Revisions
@@ -182,7 +183,8 @@ class TupleHistory:
         if not names:
             return tuple_schema(self.schema).empty_table()
         condition = keys if regions is None else _condition(regions, self.schema)
-        return as_tuples(ds.dataset(names, format="parquet").to_table(filter=condition), self.schema)
+        with readable(self.model.path):
+            return as_tuples(files_as_dataset(names).to_table(filter=condition), self.schema)
 
     def _source(self, fits: list[dict[str, Any]], number: int, regions: Regions) -> pa.Table:
         """The tuples of the regions' keys in the files of a fit, but for those that were set aside."""

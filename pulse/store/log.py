@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulse.core import StreamSchema
 from pulse.store.model import Model
+from pulse.store.reading import read_parquet, readable
 from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema
 
 
@@ -25,10 +26,15 @@ def log_rows(model: Model, more: tuple[pa.Table, ...] = (), keys: Any = None) ->
     A replacement that moves its tuple is a deletion and an insertion here, so that each row, or pair of rows, is about one
     instant of one key and any stretch of time can be replayed by itself.
     """
-    tables = [apart(pq.read_table(model.path / name), model.schema) for name in model.manifest.log]
+    tables = [_logged(model.path / name, model.schema) for name in model.manifest.log]
     tables += [apart(table, model.schema) for table in more]
     some = [table if keys is None else table.filter(keys) for table in tables]
     return pa.concat_tables([revision_schema(model.schema).empty_table(), *some])
+
+
+def _logged(path: Path, schema: StreamSchema) -> pa.Table:
+    with readable(path):
+        return apart(read_parquet(path, columns=revision_schema(schema).names), schema)
 
 
 def apart(table: pa.Table, schema: StreamSchema) -> pa.Table:

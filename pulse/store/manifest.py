@@ -19,6 +19,7 @@ from pulse._version import VERSION
 from pulse.core import StreamSchema
 from pulse.core.errors import SchemaError
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
+from pulse.store.manifest_shape import check_manifest
 
 FILE = "_pulse.json"
 FORMAT, FORMAT_VERSION = "pulse-model", 2
@@ -169,17 +170,17 @@ class Manifest:
     @property
     def tuples(self) -> int:
         """Tuples that fits have read, whether modelled or set aside, with what revisions put in or took away."""
-        return int(self.counts.get("tuples", 0))
+        return int(self.counts.get("tuples") or 0)
 
     @property
     def modelled(self) -> int:
         """Tuples that the model is of: without those that fits set aside, unless a revision put them in."""
-        return self.tuples - sum(int(self.counts.get(name, 0)) for name in ("late", "not_finite"))
+        return self.tuples - sum(int(self.counts.get(name) or 0) for name in ("late", "not_finite"))
 
     @property
     def late_put_in(self) -> int:
         """Late tuples that revisions have put in after all."""
-        return sum(int(change.get("counts", {}).get("late", 0)) for change in self.changes)
+        return sum(int(change.get("counts", {}).get("late") or 0) for change in self.changes)
 
     def to_json(self) -> str:
         """The file's text."""
@@ -236,9 +237,7 @@ class Manifest:
                     f"{path}: format {fields['format']} version {version}; "
                     f"this is Pulse {VERSION}, which reads {FORMAT} up to {FORMAT_VERSION}"
                 )
-            for name in ("fit", "counts", "statistics"):
-                if not isinstance(fields[name], dict):
-                    raise TypeError(f"'{name}' is {fields[name]!r}")
+            check_manifest(fields)
             return cls(
                 schema=StreamSchema.from_json(json.dumps(fields["schema"])),
                 fit=fields["fit"],
@@ -259,7 +258,9 @@ class Manifest:
                 stale=fields.get("stale", False),
                 accents=fields.get("accents"),
             )
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, SchemaError) as e:
+        except (ValueError, KeyError, TypeError, RecursionError, SchemaError) as e:
+            if isinstance(e, StoreError):
+                raise
             raise StoreError(
                 f"{path}: not a manifest ({type(e).__name__}: {e}); restore it, or fit the model anew"
             ) from e

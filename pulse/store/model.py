@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
@@ -37,6 +36,7 @@ from pulse.store.accents import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
+from pulse.store.reading import files_as_dataset, open_parquet, read_parquet, readable
 from pulse.store.stored import Stored
 from pulse.stream.log import AccentLog
 
@@ -125,7 +125,8 @@ class Model:
         return self._files()
 
     def _files(self) -> ds.Dataset:
-        return ds.dataset([str(self.file(file.name)) for file in self.manifest.files], format="parquet")
+        with readable(self.path):
+            return files_as_dataset(self.file(file.name) for file in self.manifest.files)
 
     def overlay(
         self, files: Iterable[PartFile], columns: Sequence[str] | None = None, filter: Any = None
@@ -134,9 +135,9 @@ class Model:
         layers = [layer for file in files for layer in file.layers]
         if not layers:
             return None
-        names = None if columns is None else [*OWN, *columns]
+        names = [*OWN, *(self.schema.arrow_schema().names if columns is None else columns)]
         opened = [
-            (layer.version, pq.read_table(self.file(layer.name), columns=names, filters=filter))
+            (layer.version, read_parquet(self.file(layer.name), columns=names, filters=filter))
             for layer in layers
         ]
         return Overlay(opened, self.schema, self.as_of)
@@ -147,7 +148,8 @@ class Model:
         if columns is not None:
             fixed = {*self.schema.key_names, "ref", "lo", "hi"}
             names = [name for name in names if name in fixed or name in columns]
-        table = self._files().to_table(columns=names, filter=condition)
+        with readable(self.path):
+            table = self._files().to_table(columns=names, filter=condition)
         overlay = self.overlay(self.manifest.files, names, condition)
         if overlay is not None:
             table = pa.concat_tables([overlay.over(table), overlay.put.select(names)])
@@ -177,7 +179,7 @@ class Model:
         """All segments, a row group at a time; those that layers put in come last."""
         overlay = self.overlay(self.manifest.files)
         for file in self.manifest.files:
-            with pq.ParquetFile(self.file(file.name)) as opened:
+            with open_parquet(self.file(file.name)) as opened:
                 for i in range(opened.metadata.num_row_groups):
                     table = opened.read_row_group(i)
                     yield self._batch(table if overlay is None else overlay.over(table))
@@ -193,7 +195,8 @@ class Model:
         if not names:
             return pa.table({})
         plain = not self.has_layers and self.as_of is None
-        table = self._files().to_table(columns=names) if plain else self.rows([], None).select(names)
+        with readable(self.path):
+            table = self._files().to_table(columns=names) if plain else self.rows([], None).select(names)
         return table.group_by(names).aggregate([]).sort_by([(n, "ascending") for n in names])
 
     def aside(self) -> pa.Table | None:
@@ -202,7 +205,7 @@ class Model:
         found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
         files = [str(file) for file in found if version_of(file.name, "revisions-") <= self.version]
         return (
-            pa.concat_tables([pq.read_table(f) for f in files], promote_options="permissive")
+            pa.concat_tables([read_parquet(f) for f in files], promote_options="permissive")
             if files
             else None
         )

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulse.core import SegmentBatch, StreamSchema
 from pulse.store.compact import merged, too_heavy
@@ -33,6 +32,7 @@ from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, lay
 from pulse.store.lock import locked
 from pulse.store.manifest import LayerFile, Manifest
 from pulse.store.model import ASIDE, Model
+from pulse.store.reading import read_parquet
 from pulse.store.stored import Stored
 from pulse.store.sweep import forbid_plain_reading, publish, sweep
 from pulse.store.units import Unit
@@ -73,7 +73,7 @@ class RevisionTarget:
     def _earlier(self, model: Model, unit: Unit) -> list[pa.Table]:
         names = [*self.schema.key_names, KNOWN_FROM, KNOWN_TO]
         layers = [layer for file in model.manifest.files if file.name in unit.files for layer in file.layers]
-        return [pq.read_table(model.file(layer.name), columns=names) for layer in layers]
+        return [read_parquet(model.file(layer.name), columns=names) for layer in layers]
 
     def _facts(self, path: Path, rows: pa.Table) -> tuple[LayerFile, dict[str, Any]]:
         withdraws = pc.equal(rows.column(KIND), "-D").to_numpy().astype(bool)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pulse.core.arrays import IntArray
 from pulse.core.regions import Regions
 from pulse.store.errors import StoreError
 from pulse.store.layers import KNOWN_FROM, KNOWN_TO
 from pulse.store.model import Model
+from pulse.store.reading import read_parquet
 
 AROUND = 2
 """Microseconds before and after a corrected tuple: the segments that end and begin there are touched."""
@@ -64,7 +64,7 @@ def _extents(model: Model, name: str, known_after: int | None = None) -> Regions
     keys = list(model.schema.key_names)
     columns = [*keys, "ref", "lo", "hi"]
     known = [] if known_after is None else [KNOWN_FROM, KNOWN_TO]
-    table = pq.read_table(model.file(name), columns=[*columns, *known])
+    table = read_parquet(model.file(name), columns=[*columns, *known])
     if known_after is not None:
         latest = np.maximum(*(_microseconds(table, one, known_after) for one in known))
         table = table.filter(pa.array(latest > known_after))
@@ -77,7 +77,7 @@ def _extents(model: Model, name: str, known_after: int | None = None) -> Regions
 def _corrected(model: Model, name: str) -> Regions:
     """Around the instants of the tuples that a log corrects."""
     schema = model.schema
-    table = pq.read_table(model.file(name), columns=[*schema.key_names, schema.time])
+    table = read_parquet(model.file(name), columns=[*schema.key_names, schema.time])
     times = table.column(schema.time).cast(pa.timestamp("us")).combine_chunks().view(pa.int64()).to_numpy()
     return Regions.of_instants(_keys(table, model), times).widened(AROUND, AROUND)
 

@@ -25,6 +25,7 @@ from pulse.core.keys import key_ranks, key_texts
 from pulse.store.layers import OWN, Overlay, in_order
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
+from pulse.store.reading import check_columns, open_parquet, read_parquet
 
 ROWS = 1 << 18
 """Segments that one unit should hold at most; a single key may have more."""
@@ -76,7 +77,7 @@ def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression 
     asked = [columns] * len(files) + [[*OWN, *columns]] * len(layers)
     if unit.shares == 1:
         found = [
-            pq.read_table(model.file(name), columns=own, filters=keys)
+            read_parquet(model.file(name), columns=own, filters=keys)
             for name, own in zip(names, asked, strict=True)
         ]
     else:
@@ -100,7 +101,7 @@ def _read_share(model: Model, unit: Unit, files: list[str], columns: list[list[s
     tables = []
     for name, cuts, wanted in zip(files, _cuts(model, unit, files), columns, strict=True):
         begin, end = cuts[unit.share : unit.share + 2]
-        with pq.ParquetFile(model.file(name)) as file:
+        with open_parquet(model.file(name)) as file:
             tables.append(_read_rows(file, begin, end, wanted))
     return tables
 
@@ -127,7 +128,7 @@ def _find_cuts(model: Model, shares: int, files: list[str]) -> list[list[int]]:
     texts = [name for name, type_ in model.schema.key if pa.types.is_string(type_)]
     listed, starts = [], []
     for name in files:
-        keys = pq.read_table(model.file(name), columns=names, read_dictionary=texts)
+        keys = read_parquet(model.file(name), columns=names, read_dictionary=texts)
         starts.append(np.append(_starts(keys, names), keys.num_rows))
         firsts = keys.take(pa.array(starts[-1][:-1]))
         listed.append(pa.table({n: _plain(firsts.column(n)) for n in names}))
@@ -148,6 +149,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _read_rows(file: pq.ParquetFile, begin: int, end: int, columns: list[str]) -> pa.Table:
     """Rows of a file, from the row groups that hold some."""
+    check_columns("the model", file.schema_arrow.names, columns)
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     groups = [i for i in range(len(sizes)) if offsets[i] < end and offsets[i + 1] > begin]
@@ -185,7 +187,7 @@ def _together(model: Model, files: Iterable[PartFile]) -> list[list[PartFile]]:
 
 def _keys_of(model: Model, file: PartFile) -> set[str]:
     names = list(model.schema.key_names)
-    tables = [pq.read_table(model.file(name), columns=names) for name in file.names]
+    tables = [read_parquet(model.file(name), columns=names) for name in file.names]
     return set(_texts(pa.concat_tables(tables).group_by(names).aggregate([]).select(names)))
 
 
