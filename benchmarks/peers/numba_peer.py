@@ -66,7 +66,7 @@ class Windows(NamedTuple):
     value: FloatArray
 
 
-# These two stand once more in numba_minima, for streams, with a state that goes from batch to batch. State that is made inside costs a
+# These two stand once more in numba_minima, for streams, with a state that goes from batch to batch. State made inside costs a
 # fifth to a quarter less a tuple (one check of a key does for all arrays), and the peer is to be as fast as it can.
 @compiled
 def _open_windows(key, t, x, keys, size, advance):
