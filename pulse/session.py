@@ -163,7 +163,7 @@ class Session:
             max_gap=None if max_gap is None else parse_duration(max_gap),
             nonfinite=nonfinite,
         )
-        target = Path(out) if out is not None else _temporary_folder()
+        target = _folder(out) if out is not None else _temporary_folder()
         check_free(target.absolute(), replace=overwrite or append)
         order.accents = log_from(accents, splits, spec.schema, order.columns.names, raw=True)
         if append and (target / FILE).is_file():
@@ -599,6 +599,16 @@ def _format_for(paths: Any, format: str | Format | None, key: Any, time: str | N
 
 def _plain(type_: pa.DataType, name: str) -> pa.DataType:
     return canonical_type(type_.value_type if pa.types.is_dictionary(type_) else type_, what=name)
+
+
+def _folder(out: str | os.PathLike[str]) -> Path:
+    """Where a model goes: a path, as a URL would be taken for a folder of that name."""
+    if "://" in os.fspath(out):
+        raise SessionError(
+            f"fit: {out}: models lie in folders, on a cluster in one that all its machines see; object stores must be mounted "
+            "(docs/cluster.md)"
+        )
+    return Path(out)
 
 
 def _temporary_folder() -> Path:

@@ -21,7 +21,7 @@ from pulse.runtime.fit_history import Keep, history_of, keeps
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
 from pulse.store.accents import write_log
 from pulse.store.errors import StoreError
-from pulse.store.files import merge_statistics, write_segments
+from pulse.store.files import merge_statistics, remove_temporary, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
 from pulse.store.publish import staged
@@ -104,6 +104,7 @@ def make_model(
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
             outcome = run(staging, generation, None if old is None else ends_of(old), keeps(keep_tuples))
+        remove_temporary(staging)
         counts = read_counts(staging)
         counts["missed"] += outcome.missed
         source = dict(source or remember(None, ()))

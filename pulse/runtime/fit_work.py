@@ -6,7 +6,6 @@ Runs in Spark's workers and in this process alike.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -29,7 +28,7 @@ from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.operators.undo import Undo
 from pulse.runtime.frames import for_spark
-from pulse.store.files import statistics_of, write_segments, write_table, write_text
+from pulse.store.files import statistics_of, temporary_beside, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
 from pulse.store.sources import read_unit
 from pulse.store.tuple_units import TupleUnits
@@ -227,7 +226,7 @@ class _GrowingFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._temporary = path.with_name(f"_{path.name}.{os.getpid()}.tmp")
+        self._temporary = temporary_beside(path)
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
 

@@ -28,6 +28,7 @@ def test_workers_run_kernels(spark: SparkSession) -> None:
     assert rows[0][0] == 2 * sum(range(1000))
 
 
+@pytest.mark.here
 def test_workers_use_this_interpreter(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pulse
@@ -41,6 +42,7 @@ def test_workers_use_this_interpreter(spark: SparkSession) -> None:
     assert [tuple(row) for row in rows] == [(sys.executable, pulse.__file__)]
 
 
+@pytest.mark.here
 def test_settings_of_the_running_session(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
@@ -67,6 +69,7 @@ def test_a_second_call_gives_the_same_session(spark: SparkSession, caplog: pytes
         spark.conf.set("spark.sql.adaptive.enabled", str(before))
 
 
+@pytest.mark.here
 def test_nothing_is_left_in_the_working_directory(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
