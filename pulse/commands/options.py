@@ -37,7 +37,9 @@ Accumulate = Annotated[
 ]
 Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
 Stored = Annotated[Path, typer.Argument(help="The folder of a stored model.")]
-Engine = Annotated[str, typer.Option("--engine", help="spark, or local: in this process.")]
+Engine = Annotated[
+    str, typer.Option("--engine", envvar="PULSE_ENGINE", help="spark, or local: in this process.")
+]
 Master = Annotated[str, typer.Option("--master", envvar="PULSE_MASTER", help="Spark's master.")]
 JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

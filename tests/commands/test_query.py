@@ -247,3 +247,12 @@ def test_versions_that_make_no_sense_are_refused(
     run: Run, corrected: tuple[str, ...], more: tuple[object, ...], said: str
 ) -> None:
     refused(run("query", MEAN, *corrected, *more), said)
+
+
+def test_the_engine_may_come_from_the_environment(
+    run: Run, stored: Model, s: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSE_ENGINE", "abacus")
+    asked = ("query", SAMPLED, "--stream", f"S={stored.path}")
+    refused(run(*asked), "expected 'spark' or 'local', got 'abacus'")
+    assert run("query", SAMPLED, *s).code == 0  # what is said counts more
