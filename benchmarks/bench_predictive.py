@@ -307,6 +307,7 @@ STREAMED = sizes(100_000, 1_000_000)
 BATCHES = sizes((1_000, 20_000), (100, 1_000, 20_000))
 PUSHES = sizes(50, 200)  # at most, of each batch size
 LATENESS = 60_000_000
+LOOKED_AT = 60  # seconds between the instants at which a filter's answer is checked: it stands for days
 RATE = 5.0  # ticks a second, of all symbols: prices leave their 1 % within a batch or two, so that solving is timed too
 BOUND, RECOMPUTED = "pulse, bound by the query", "DuckDB, recomputed"
 
@@ -373,8 +374,8 @@ class Stream:
             query,
             lambda asked: predictor_of(name, ending, asked),
             [{"S": part} for part in self.parts],
-            self.exact.macd(Macd()) if macd else self.exact.above(Above(level=LEVEL)),
-            every=(2 if macd else 1) * 1_000_000,
+            self.exact.macd(Macd()) if macd else self.exact.above(Above(level=LEVEL, every=LOOKED_AT)),
+            every=(2 if macd else LOOKED_AT) * 1_000_000,
             value="diff" if macd else "price",
             level=0.0 if macd else LEVEL,
             slack=1e-6,
