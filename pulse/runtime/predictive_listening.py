@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.undo import RawUndo, lacks
-from pulse.runtime.predictive_raw import RawTurns, raw_undo, undone_tuples
+from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, listed, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
@@ -34,7 +34,6 @@ from pulse.validation.validator import Validator
 if TYPE_CHECKING:
     from pulse.runtime.predictive_accents import Hears
 
-CONTRADICTS = "punctuation before it said that no such tuple comes any more"
 UNDECLARED = "not among the keys that the job declares"
 _END = 1 << 62
 
@@ -119,7 +118,8 @@ class Listening:
                 added = isinstance(one.primitive, AddAttribute)
                 moves.append(coming(one.attribute, at, one.description, added=added))
         raw = (RawTurns.of(self.undo, self.gone) if self.raw is None else self.raw).with_(moves)
-        undoing = raw_undo(raw, schema, schema.time if places is None else ROW, hears.unread)
+        by = schema.time if places is None else ROW
+        undoing = raw_undo(self._closed(raw, by), schema, by, hears.unread)
         self.raw, self.undoing, self.spoken, self.undo, self.gone = raw, undoing, spoken, {}, {}
 
     def _entangled(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
@@ -190,6 +190,7 @@ class Listening:
         if isinstance(control, Punctuation):
             said = control.description if self.raw is None else self.raw.back(control.description, at)
             self.closing.append((-1 if by_time else at, said))
+            self.undoing = None if self.raw is not None else self.undoing
             return
         if isinstance(control.primitive, AlterData):
             self.near.append(control)
@@ -230,12 +231,12 @@ class Listening:
         """The same, where only the tuples tell: what is said of rows is compared with them once they are undone."""
         assert self.raw is not None
         if self.undoing is None:
-            self.undoing = raw_undo(self.raw, schema, by, hears.unread)
+            self.undoing = raw_undo(self._closed(self.raw, by), schema, by, hears.unread)
         assert isinstance(self.undoing, RawUndo)
         found = undone_tuples(self.undoing, table, rows)
         at, aside = rows[found.number], found.aside
         bad = np.zeros(len(at), np.bool_)
-        for reason, more in self._unfit(found.table, at, by, hears):
+        for reason, more in self._undeclared(found.table, hears):
             aside += _told(table, found.number[more & ~bad], reason)
             bad |= more
         gone = bad.copy()
@@ -246,18 +247,26 @@ class Listening:
         there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
         return Fitting(came, blank(there, hears.unread), aside)
 
+    def _closed(self, raw: RawTurns, by: str) -> RawTurns:
+        """With what punctuation closes: in the stream each from its place on, in a log whatever the time."""
+        if by == ROW:
+            return raw.closed(self.closed, self.closing)
+        return raw.closed(together([self.closed, *(where for _, where in self.closing)]), [])
+
     def _unfit(
         self, table: pa.Table, rows: IntArray, by: str, hears: Hears
     ) -> Iterator[tuple[str, BoolArray]]:
         """Which tuples punctuation excludes, and which have keys that are not declared; with the reason."""
         places = rows if by == ROW else np.zeros(len(rows), np.int64)
         said = [(-1, self.closed)] if not self.closed.is_empty else []
-        for reason, described in (
-            (CONTRADICTS, said + self.closing),
-            (UNDECLARED, [(-1, hears.undeclared)] if not hears.undeclared.is_empty else []),
-        ):
-            if described and table.num_rows:
-                yield reason, matching(table, described, places)
+        said += self.closing
+        if said and table.num_rows:
+            yield CONTRADICTS, matching(table, said, places)
+        yield from self._undeclared(table, hears)
+
+    def _undeclared(self, table: pa.Table, hears: Hears) -> Iterator[tuple[str, BoolArray]]:
+        if table.num_rows and not hears.undeclared.is_empty:
+            yield UNDECLARED, matching(table, [(-1, hears.undeclared)], np.zeros(table.num_rows, np.int64))
 
     # -- what is not needed any more ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ a batch at once (:mod:`pulse.operators.undo`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,11 +21,13 @@ from pulse.operators.undo import RawUndo, lacks
 from pulse.runtime.predictive_turns import Turns, said_after
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description
-from pulse.stream.raw import Move, RawUnits, absence, recorded_units
+from pulse.stream.raw import Move, RawUnits, absence, coming, recorded_units
 from pulse.stream.units import Units
 from pulse.validation.aside import reasoned
 
+CONTRADICTS = "punctuation before it said that no such tuple comes any more"
 _NUMBER = "\0number"  # the name of the number of a row: no attribute is called so
+_CLOSED = "\0closed"  # is absent where punctuation says that nothing comes
 
 
 @dataclass
@@ -62,7 +64,21 @@ class RawTurns:
 
     def back(self, description: Description, at: int) -> Description:
         """What a description said at an instant or place in the units of the start."""
-        return self._folded(lambda one: one.at <= at).back(description)
+        return self._until(at).back(description)
+
+    def closed(self, before: Description, closing: Sequence[tuple[int, Description]]) -> RawTurns:
+        """With rows that punctuation closes, told in the units of the start, as rows that lack one more attribute: all of those
+        before, others each from a place on. So they are compared with what was recorded, as rows of accents are, whatever of it
+        is undone."""
+        cells, recent = dict(self.settled.cells), list(self.recent)
+        if not before.is_empty:
+            cells[absence(_CLOSED)] = {Affine(2): before}
+        for at, rows in closing:
+            new = rows - before  # what is closed twice is closed
+            if not new.is_empty:
+                recent.append(coming(_CLOSED, at, self._until(at).forward(new), added=False))
+                before |= new
+        return RawTurns(Units(cells), sorted(recent, key=lambda one: one.at))
 
     def pass_by(self) -> None:
         """All of them hold from now on, wherever a row stands."""
@@ -92,6 +108,9 @@ class RawTurns:
                 cells[name] = left
         self.settled = Units(cells)
 
+    def _until(self, at: int) -> Units:
+        return self._folded(lambda one: one.at <= at)
+
     def _folded(self, which: Callable[[Move], bool]) -> Units:
         units = self.settled
         for one in self.recent:
@@ -119,7 +138,8 @@ def raw_undo(turns: RawTurns, schema: StreamSchema, by: str, unread: Collection[
 
 
 def undone_tuples(undo: RawUndo, table: pa.Table, at: IntArray) -> RawTuples:
-    """Undo tuples by their instants or places; those that lack a modelled attribute as well, as they have a time."""
+    """Undo tuples by their instants or places; those that lack a modelled attribute as well, as they have a time. Those that
+    punctuation excludes are set aside, whatever else is wrong with them."""
     aside: list[pa.Table] = []
 
     def leave(rows: pa.Table, reason: str, _: bool) -> None:
@@ -130,11 +150,13 @@ def undone_tuples(undo: RawUndo, table: pa.Table, at: IntArray) -> RawTuples:
     batch, at = undo.timed(batch, at, leave)
     lost: dict[str, IntArray] = {}
     gone = np.zeros(batch.num_rows, np.bool_)
-    for name, rows in undo.lacking(batch, at):
+    lacking = sorted(undo.lacking(batch, at), key=lambda one: one[0] != _CLOSED)
+    for name, rows in lacking:
         if name in undo.schema.modelled_names:
             lost[name] = batch.column(_NUMBER).to_numpy()[rows]
         else:
-            undo.without(batch, rows & ~gone, lacks(name), leave)
+            reason = CONTRADICTS if name == _CLOSED else lacks(name)
+            undo.without(batch, rows & ~gone, reason, leave)
             gone |= rows
     if gone.any():
         batch, at = batch.filter(pa.array(~gone)), at[~gone]

@@ -176,6 +176,34 @@ def test_punctuation_of_what_is_modelled_only_sets_aside(predictors: dict[str, P
     assert {row["reason"] for row in run.aside} == {CONTRADICTS}
 
 
+@pytest.mark.parametrize("where", ["rows", "log"])
+@pytest.mark.parametrize("name", ["price", "n"])
+def test_punctuation_of_what_the_query_does_not_read(tmp_path: Path, where: str, name: str) -> None:
+    """A modelled attribute that nobody asks for, and one that only descriptions speak of: neither is undone."""
+    said = [
+        (at(3), f"[[true, alter({name}, y * 4)]]"),
+        (at(6), f"[{name} < 8]"),
+        (at(9), f"[[true, alter({name}, y * 2)]]"),
+    ]
+    accents = [said[0], said[2]]
+    columns = "accent" if where == "rows" else "x.jsonl"
+    job = raw_job(tmp_path, columns, "select s, size from S", stream={"keep": []})
+    rows, run = feed(), Run(predictor_of(job))
+    now = table(recorded(rows, accents))
+    if where == "rows":
+        for one in cut(in_rows(rows, now, said), [4, 16, 31]):
+            run.take({"S": one})
+            run = pickle.loads(pickle.dumps(run))
+    else:
+        told = lines(accents)
+        for one, more in zip(cut(now, [12, 30]), (told[:1], [said[1][1], told[1]], []), strict=True):
+            run.take({"S": one}, {"S": more})
+    stray = [int(row["s"]) for row in rows if row["t"] >= at(6) and row[name] < 2]
+    assert [row["s"] for row in run.aside] == stray
+    assert {row["reason"] for row in run.aside} == {CONTRADICTS}
+    assert 5 < len(stray) < 25
+
+
 # -- what is kept ------------------------------------------------------------------------------------------------
 
 
