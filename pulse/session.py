@@ -36,7 +36,7 @@ from pulse.runtime.fit_work import FileJob, FitJob
 from pulse.store.accents import continued, log_from
 from pulse.store.manifest import FILE, Source
 from pulse.store.model import Model
-from pulse.store.publish import check_free
+from pulse.store.publish import check_apart, check_free
 from pulse.store.sources import remember
 from pulse.store.stored import Stored
 from pulse.stream.log import AccentLog
@@ -165,6 +165,8 @@ class Session:
         )
         target = _folder(out) if out is not None else _temporary_folder()
         check_free(target.absolute(), replace=overwrite or append)
+        if overwrite and order.format is not None:
+            check_apart(target, (unit.path for unit in order.units))
         order.accents = log_from(accents, splits, spec.schema, order.columns.names, raw=True)
         if append and (target / FILE).is_file():
             old = self.open(target)

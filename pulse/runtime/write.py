@@ -18,6 +18,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
+from pulse.store.manifest import FILE as MANIFEST
 
 KINDS = (".parquet", ".csv")
 _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
@@ -41,6 +42,10 @@ def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders
         raise OutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
+    if (path.absolute().parent / MANIFEST).is_file():
+        raise OutputError(
+            f"--out {out}: {path.absolute().parent} is a stored model, whose files are its own; choose another folder"
+        )
     if schema is not None and path.suffix.lower() == ".csv":
         nested = [field.name for field in schema if pa.types.is_nested(field.type)]
         if nested:

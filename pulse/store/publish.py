@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from pulse.store.manifest import FILE
 def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder to write into; it becomes ``out`` when the block ends well, and is gone when it does not."""
     target = Path(out).absolute()
+    if target.is_symlink():
+        target = target.resolve()  # what is replaced is the folder, not the link to it
     check_free(target, replace=replace)
     with locked(target, "a fit") if (target / FILE).is_file() else nullcontext():
         yield from _staged(target)
@@ -84,6 +86,16 @@ def check_free(target: Path, *, replace: bool) -> None:
         raise ModelExistsError(
             f"{target}: exists and is no stored model, so it is not replaced; choose another folder"
         )
+
+
+def check_apart(target: Path, inputs: Iterable[str | Path]) -> None:
+    """That none of the files that are read lies in the folder that is to be replaced: they would be gone with it."""
+    place = target.resolve()
+    for one in inputs:
+        if Path(one).resolve().is_relative_to(place):
+            raise ModelExistsError(
+                f"{target}: holds {one}, which is read for the model that would replace it; choose another folder"
+            )
 
 
 def _publish(staging: Path, target: Path) -> None:

@@ -74,11 +74,15 @@ def use(folder: Path) -> None:
     )
     answer(log_rows, model)
     answer(lambda: TupleHistory(model).read(Regions((pa.array(["a"]),), np.array([0]), np.array([1 << 60]))))
-    answer(lambda: Session(engine="local").sql("select k, x from S where x > 3", S=folder).segments())
+    answer(
+        lambda: (
+            Session(engine="local").sql("select k, x from S where x > 3", streams={"S": folder}).segments()
+        )
+    )
     answer(
         lambda: (
             Session(engine="local")
-            .sql("select k, avg(x) from S[size 20 s advance 10 s] group by k", S=folder)
+            .sql("select k, avg(x) from S[size 20 s advance 10 s] group by k", streams={"S": folder})
             .to_arrow()
         )
     )

@@ -6,11 +6,16 @@ import errno
 import os
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from pulse.runtime.write import OutputError
+from pulse.session import Session
 from pulse.store.errors import ModelExistsError, WriteError
 from pulse.store.manifest import FILE
+from pulse.store.model import Model
 from pulse.store.publish import staged
+from tests.store.revising import fitted, ticks
 
 
 def make(folder: Path, text: str) -> None:
@@ -125,3 +130,39 @@ def test_an_error_of_ours_stays_what_it_is(tmp_path: Path) -> None:
 def test_another_system_error_is_not_explained_away(tmp_path: Path) -> None:
     with pytest.raises(ConnectionResetError), staged(tmp_path / "model"):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+
+def test_a_fit_does_not_replace_the_folder_its_input_lies_in(tmp_path: Path) -> None:
+    fitted(tmp_path / "m", "a", 3)
+    pq.write_table(ticks("a", 3), tmp_path / "m" / "_more.parquet")
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    for out in ("m", "link"):
+        with pytest.raises(ModelExistsError, match="which is read for the model that would replace it"):
+            Session(engine="local").fit(
+                tmp_path / "m" / "_more.parquet",
+                key="k",
+                time="t",
+                model={"x": "step"},
+                error=0,
+                out=tmp_path / out,
+                overwrite=True,
+            )
+    assert (tmp_path / "m" / "_more.parquet").is_file()
+
+
+def test_through_a_link_the_folder_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    fitted(tmp_path / "m", "a", 3)
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    fitted(tmp_path / "link", "ab", 3, overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert len(Model(tmp_path / "m").keys()) == 2
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "m"]
+
+
+def test_results_are_not_written_among_the_files_of_a_model(tmp_path: Path) -> None:
+    fitted(tmp_path / "m", "a", 3)
+    session = Session(engine="local")
+    with pytest.raises(OutputError, match="is a stored model, whose files are its own"):
+        session.sql("select k, x from S", streams={"S": tmp_path / "m"}).write(
+            str(tmp_path / "m" / "part-000-00000.parquet"), overwrite=True
+        )
