@@ -17,29 +17,52 @@ from pulse._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from pulse.core.bounds import ErrorBound
-    from pulse.core.errors import PulseError
+    from pulse.core.errors import PulseError, SessionError
     from pulse.core.schema import StreamSchema
     from pulse.core.segments import SegmentBatch
+    from pulse.datasets.generators import generate
     from pulse.operators.changelog import apply_changes
+    from pulse.plan.explain import Explanation
+    from pulse.runtime.accents import QueryAbortedError
+    from pulse.runtime.answer import Answer
+    from pulse.runtime.revised import RevisedAnswer
+    from pulse.runtime.sweep import Sweep
     from pulse.session import Session
+    from pulse.store.model import Model
 
 __all__ = [
+    "Answer",
     "ErrorBound",
+    "Explanation",
+    "Model",
     "PulseError",
+    "QueryAbortedError",
+    "RevisedAnswer",
     "SegmentBatch",
     "Session",
+    "SessionError",
     "StreamSchema",
+    "Sweep",
     "__version__",
     "apply_changes",
+    "generate",
 ]
 
 _HOMES = {
+    "Answer": "pulse.runtime.answer",
     "ErrorBound": "pulse.core.bounds",
+    "Explanation": "pulse.plan.explain",
+    "Model": "pulse.store.model",
     "PulseError": "pulse.core.errors",
+    "QueryAbortedError": "pulse.runtime.accents",
+    "RevisedAnswer": "pulse.runtime.revised",
     "SegmentBatch": "pulse.core.segments",
     "Session": "pulse.session",
+    "SessionError": "pulse.core.errors",
     "StreamSchema": "pulse.core.schema",
+    "Sweep": "pulse.runtime.sweep",
     "apply_changes": "pulse.operators.changelog",
+    "generate": "pulse.datasets.generators",
 }
 
 

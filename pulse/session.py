@@ -22,30 +22,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from pulse.core import StreamSchema, parse_duration
-from pulse.core.arrow_types import canonical_type
-from pulse.core.errors import PulseError, unknown_column
-from pulse.datasets.counts import Counts
+from pulse.core.errors import SessionError as SessionError  # users take it from here
 from pulse.datasets.format import Format
-from pulse.datasets.registry import detect, get_format
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.tuples import check_columns, needed_columns
-from pulse.runtime import local_modelling
+from pulse.runtime.fit_data import Engine
 from pulse.runtime.fit_history import parse_keep
-from pulse.runtime.fit_model import FitOutcome, Progress, make_model
-from pulse.runtime.fit_work import FileJob, FitJob
-from pulse.store.accents import continued, log_from
-from pulse.store.manifest import FILE, Source
+from pulse.runtime.fit_model import Progress
+from pulse.runtime.fit_order import Order, completed
 from pulse.store.model import Model
-from pulse.store.publish import check_apart, check_free
-from pulse.store.sources import remember
 from pulse.store.stored import Stored
-from pulse.stream.log import AccentLog
 
 if TYPE_CHECKING:
+    from pulse.plan.explain import Explanation
     from pulse.plan.query import Query
     from pulse.runtime.answer import Answer
-    from pulse.runtime.fit_for import Bounds
-    from pulse.runtime.frames import DataFrame
     from pulse.runtime.revise import Outcome
     from pulse.runtime.revised import RevisedAnswer
     from pulse.runtime.spark import SparkSession
@@ -54,26 +44,24 @@ if TYPE_CHECKING:
 ENGINES = ("spark", "local")
 
 
-class SessionError(PulseError, ValueError):
-    """The session was asked for something it cannot do."""
-
-
 class Session:
     """Fits models and answers queries on them.
 
-    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process. ``master`` is Spark's:
-    that of ``PULSE_MASTER`` if none is given, else all cores of this machine. Other keywords are as in
-    :func:`pulse.runtime.spark.session`: ``environment``, an archive for a cluster's workers, and settings of Spark's.
+    ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process; without one it is that of
+    ``PULSE_ENGINE``, else Spark. ``master`` is Spark's: that of ``PULSE_MASTER`` if none is given, else all cores of this
+    machine. Other keywords are as in :func:`pulse.runtime.spark.session`: ``environment``, an archive for a cluster's
+    workers, and settings of Spark's.
     """
 
     def __init__(
         self,
         master: str | None = None,
         *,
-        engine: str = "spark",
+        engine: str | None = None,
         spark: SparkSession | None = None,
         **conf: Any,
     ) -> None:
+        engine = engine or os.environ.get("PULSE_ENGINE") or "spark"
         if engine not in ENGINES:
             raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {engine!r}")
         self.engine = engine
@@ -103,9 +91,9 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def open(self, path: str | os.PathLike[str]) -> Model:
-        """A stored model."""
-        return Model(Path(path))
+    def open(self, path: str | os.PathLike[str], *, version: int | None = None, as_of: Any = None) -> Model:
+        """A stored model: its newest version or an older one that is kept, or as it was known at a time."""
+        return Model(Path(path), version, as_of)
 
     def fit(
         self,
@@ -135,7 +123,8 @@ class Session:
     ) -> Model:
         """Model a stream once, to ask about it many times.
 
-        ``data``: paths of files, folders or patterns; or a Spark DataFrame, a pandas frame or an Arrow table.
+        ``data``: paths of files, folders or patterns; a Spark DataFrame; or an Arrow table, a pandas or Polars frame, or whatever
+        else hands out Arrow data (``__arrow_c_stream__``).
         ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
         or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on
@@ -149,40 +138,31 @@ class Session:
         """
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
-        keys = (key,) if isinstance(key, str) else None if key is None else tuple(key)
-        kept = (keep,) if isinstance(keep, str) else tuple(keep)
-        order = _Order(self, data, model, keys, time, kept, format, points)
-        if for_query is not None:
-            chosen = order.bounds_for(for_query, stream, dict(parameters or {}), max_gap)
-            error, drift = _completed(error, drift, chosen, order.schema().modelled_names)
-        spec = FitSpec.of(
-            order.schema(),
-            error=error,
-            drift=drift,
-            degree=degree,
-            max_gap=None if max_gap is None else parse_duration(max_gap),
-            nonfinite=nonfinite,
+        order = Order.of(
+            data,
+            model=model,
+            key=(key,) if isinstance(key, str) else None if key is None else tuple(key),
+            time=time,
+            keep=(keep,) if isinstance(keep, str) else tuple(keep),
+            format=format,
+            points=points,
         )
-        target = _folder(out) if out is not None else _temporary_folder()
-        check_free(target.absolute(), replace=overwrite or append)
-        if overwrite and order.format is not None:
-            check_apart(target, (unit.path for unit in order.units))
-        order.accents = log_from(accents, splits, spec.schema, order.columns.names, raw=True)
-        if append and (target / FILE).is_file():
-            old = self.open(target)
-            order.accents = continued(old.accents, order.accents, old.manifest.end)
-        return make_model(
-            target,
+        gap = None if max_gap is None else parse_duration(max_gap)
+        if for_query is not None:
+            chosen = order.bounds_for(for_query, stream, dict(parameters or {}), gap)
+            error, drift = completed(error, drift, chosen, order.schema.modelled_names)
+        spec = FitSpec.of(
+            order.schema, error=error, drift=drift, degree=degree, max_gap=gap, nonfinite=nonfinite
+        )
+        return order.model(
+            _folder(out) if out is not None else _temporary_folder(),
             spec,
-            order.sources(),
-            lambda staging, generation, ends, keep: order.run(spec, staging, generation, ends, keep),
+            Engine(self.engine == "local", lambda: self.spark),
+            accents=order.accents(accents, splits),
             overwrite=overwrite,
             append=append,
-            statements=order.statements(),
-            progress=progress,
             keep_tuples=parse_keep(keep_tuples),
-            source=order.source(),
-            accents=order.accents,
+            progress=progress,
         )
 
     def revise(
@@ -315,8 +295,11 @@ class Session:
         streams: Mapping[str, Model | str | os.PathLike[str]] | None = None,
         parameters: Mapping[str, Any] | None = None,
         **more: Any,
-    ) -> str:
-        """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open."""
+    ) -> Explanation:
+        """What a query becomes before it runs: plan, equation systems, fragments. Parameters that are not given stay open.
+
+        A text, which notebooks show as it is; its ``sections`` are lines by title.
+        """
         from pulse.plan.explain import explain
         from pulse.runtime.answer import Answer, degrees
 
@@ -373,9 +356,14 @@ class Session:
         return None if self.engine == "local" else lambda: self.spark
 
     def __repr__(self) -> str:
-        state = "started" if self._spark is not None else "not started"
-        master = self._master or os.environ.get("PULSE_MASTER") or "local[*]"
-        return f"Session({master!r}, engine={self.engine!r}; Spark {state})"
+        if self.engine == "local":
+            parts = ["engine='local'"]
+        else:
+            state = "started" if self._spark is not None else "not started"
+            master = self._master or os.environ.get("PULSE_MASTER") or "local[*]"
+            parts = [f"{master!r}, engine='spark'; Spark {state}"]
+        streams = ", ".join(f"{name} = {str(model.path)!r}" for name, model in self._streams.items())
+        return f"Session({'; '.join([*parts, *([f'streams {streams}'] if streams else [])])})"
 
 
 class _Question(NamedTuple):
@@ -383,224 +371,6 @@ class _Question(NamedTuple):
     paths: dict[str, Stored]
     parameters: dict[str, Any]
     schemas: dict[str, StreamSchema]
-
-
-class _Order:
-    """What is to be fitted, whatever it comes from."""
-
-    def __init__(
-        self,
-        session: Session,
-        data: Any,
-        model: Mapping[str, str],
-        key: Any,
-        time: str | None,
-        keep: tuple[str, ...],
-        format: Any,
-        points: bool = False,
-    ) -> None:
-        self.session, self.model, self.keep, self.points = session, model, keep, points
-        self.format: Format | None = None
-        self.table: pa.Table | None = None
-        self.frame: DataFrame | None = None
-        self.accents: AccentLog | None = None
-        if _is_paths(data):
-            self.paths = data
-            self.format = _format_for(data, format, key, time)
-            self.key, self.time = self.format.key, self.format.time
-            self.units = tuple(self.format.units(data))
-            self.columns = self._columns_of(self.format)
-        else:
-            self.key, self.time = key or (), time
-            self._take_frame(data)
-        if not self.time:
-            raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
-
-    def _columns_of(self, format: Format) -> pa.Schema:
-        """Those of the first file, and of later ones what is asked for and came only then."""
-        paths = list(dict.fromkeys(unit.path for unit in self.units))
-        found = format.schema(paths[0])
-        for path in paths[1:]:
-            missing = [name for name in (*self.model, *self.keep) if name not in found.names]
-            if not missing:
-                break
-            more = format.schema(path)
-            for name in missing:
-                if name in more.names:
-                    found = found.append(more.field(name))
-        return found
-
-    def _take_frame(self, data: Any) -> None:
-        if isinstance(data, (pa.Table, pa.RecordBatch)):
-            self.table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
-        elif type(data).__module__.partition(".")[0] == "pandas":
-            self.table = _from_pandas(data)
-        elif type(data).__module__.startswith("pyspark."):
-            from pulse.runtime.frames import arrow_schema_of
-
-            self.frame = data
-            self.columns = arrow_schema_of(data)
-            return
-        else:
-            raise SessionError(
-                f"fit: expected paths, a Spark DataFrame, a pandas frame or an Arrow table, got {type(data).__name__}"
-            )
-        self.columns = self.table.schema
-
-    def schema(self) -> StreamSchema:
-        """The stream's schema, with types from the data."""
-        assert self.time is not None
-        for name in (*self.key, self.time, *self.model, *self.keep):
-            if name not in self.columns.names:
-                raise unknown_column(name, self.columns.names, self._where())
-        schema = StreamSchema.of(
-            key={name: _plain(self.columns.field(name).type, name) for name in self.key},
-            time=self.time,
-            modelled=self.model,
-            unmodelled={name: _plain(self.columns.field(name).type, name) for name in self.keep},
-            points=self.points,
-        )
-        check_columns(self.columns, schema, self._where())
-        return schema
-
-    def bounds_for(
-        self, query: str, stream: str, parameters: dict[str, Any], max_gap: str | float | None
-    ) -> Bounds:
-        """The bounds that a query needs, found with an exact model of the first tuples."""
-        from pulse.language import parse
-        from pulse.runtime.fit_for import TRIAL, bounds_for
-
-        asked = parse(query, {stream: self.schema()}, tuple(parameters)).bind(parameters)
-        with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
-            trial = Session(engine="local").fit(
-                self._first(TRIAL),
-                model=self.model,
-                key=self.key,
-                time=self.time,
-                error=0,
-                keep=self.keep,
-                max_gap=max_gap,
-                out=Path(folder) / "trial",
-            )
-            return bounds_for(asked, stream, trial)
-
-    def _first(self, rows: int) -> pa.Table:
-        """The first tuples."""
-        if self.table is not None:
-            return self.table.slice(0, rows)
-        if self.frame is not None:
-            return self.frame.limit(rows).toArrow()
-        assert self.format is not None
-        taken: list[pa.RecordBatch] = []
-        for batch in self.format.batches(self.units[0], needed_columns(self.schema()), counts=Counts()):
-            taken.append(batch.slice(0, rows - sum(one.num_rows for one in taken)))
-            if sum(one.num_rows for one in taken) >= rows:
-                break
-        return pa.Table.from_batches(taken)
-
-    def sources(self) -> tuple[Source, ...]:
-        """The files, with their sizes and rows where known."""
-        if self.format is None:
-            rows = self.table.num_rows if self.table is not None else 0
-            nbytes = self.table.nbytes if self.table is not None else 0
-            return (Source(self._where(), nbytes, rows),)
-        rows_of: dict[str, int] = {}
-        for unit in self.units:
-            rows_of[unit.path] = rows_of.get(unit.path, 0) + (unit.rows or 0)
-        return tuple(
-            Source(str(Path(path).absolute()), Path(path).stat().st_size, rows)
-            for path, rows in rows_of.items()
-        )
-
-    def source(self) -> dict[str, Any]:
-        """Where the tuples can be read again."""
-        return remember(
-            self.format, list(dict.fromkeys(unit.path for unit in self.units)) if self.format else ()
-        )
-
-    def statements(self) -> list[str]:
-        """What reading does beyond reading."""
-        return [] if self.format is None else self.format.statements()
-
-    def run(
-        self, spec: FitSpec, staging: Path, generation: int, ends: pa.Table | None, keep_tuples: bool
-    ) -> FitOutcome:
-        """Fit with the session's engine."""
-        if self.format is not None:
-            job = FileJob(
-                spec,
-                str(staging),
-                generation,
-                keep_tuples=keep_tuples,
-                accents=self.accents,
-                format=self.format,
-                units=self.units,
-            )
-            if self.session.engine == "local":
-                return local_modelling.fit_files(job, ends)
-            from pulse.runtime import modelling
-
-            spark = self.session.spark
-            rows = sum(unit.rows or unit.size // 40 for unit in self.units)
-            return modelling.fit_files(
-                spark, job, ends, modelling.partitions_for(rows, spark.sparkContext.defaultParallelism)
-            )
-        plain = FitJob(spec, str(staging), generation, keep_tuples=keep_tuples, accents=self.accents)
-        if self.table is not None:
-            return local_modelling.fit_table(plain, self.table, ends)
-        from pulse.runtime import modelling
-
-        assert self.frame is not None
-        spark = self.session.spark
-        return modelling.fit_frame(spark, plain, self.frame, ends, spark.sparkContext.defaultParallelism)
-
-    def _where(self) -> str:
-        if self.format is not None:
-            return self.units[0].path
-        return "the table" if self.table is not None else "the DataFrame"
-
-
-def _completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:
-    """The bounds that were given, and for attributes without one those that were chosen."""
-    given = [one if isinstance(one, Mapping) else dict.fromkeys(names, one) for one in (error, drift)]
-    bounded = {name for one in given for name, bound in one.items() if bound is not None}
-    made = [
-        {
-            **{n: b for n, b in own.items() if b is not None},
-            **{n: b for n, b in new.items() if n not in bounded},
-        }
-        for own, new in zip(given, chosen, strict=True)
-    ]
-    return made[0] or None, made[1] or None
-
-
-def _from_pandas(frame: Any) -> pa.Table:
-    if not hasattr(frame, "columns"):
-        raise SessionError(f"fit: expected a pandas frame, got a {type(frame).__name__}")
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
-        raise SessionError(f"fit: the frame has no Arrow form: {e}; give its columns one type each") from None
-
-
-def _is_paths(data: Any) -> bool:
-    if isinstance(data, (str, os.PathLike)):
-        return True
-    return isinstance(data, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in data)
-
-
-def _format_for(paths: Any, format: str | Format | None, key: Any, time: str | None) -> Format:
-    roles = {name: value for name, value in (("key", key), ("time", time)) if value is not None}
-    if isinstance(format, Format):
-        found = format
-    else:
-        first = paths if isinstance(paths, (str, os.PathLike)) else next(iter(paths), "")
-        found = get_format(format or detect(os.fspath(first)), **roles)
-    return found.prepare(paths)
-
-
-def _plain(type_: pa.DataType, name: str) -> pa.DataType:
-    return canonical_type(type_.value_type if pa.types.is_dictionary(type_) else type_, what=name)
 
 
 def _folder(out: str | os.PathLike[str]) -> Path:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -83,6 +85,41 @@ def test_a_table_a_batch_a_pandas_frame_and_files_give_the_same(tmp_path: Path) 
         csv,
     ):
         assert local.fit(data, **ASKED).read().to_arrow().equals(wanted)
+
+
+def test_whatever_hands_out_arrow_data() -> None:
+    table = walk()
+    wanted = local.fit(table, **ASKED).read().to_arrow()
+    frame = polars.from_arrow(table)
+    assert isinstance(frame, polars.DataFrame)
+    given = {
+        "a Polars frame": frame,
+        "categories": frame.with_columns(polars.col("k").cast(polars.Categorical)),
+        "a reader": table.to_reader(),
+        "DuckDB": duckdb.from_arrow(table),
+    }
+    for what, data in given.items():
+        assert local.fit(data, **ASKED).read().to_arrow().equals(wanted), what
+
+
+def test_an_index_of_pandas_counts_where_it_is_named() -> None:
+    table = walk()
+    frame = table.to_pandas()
+    wanted = local.fit(table, **ASKED).read().to_arrow()
+    for indexed in (
+        frame.set_index("t"),
+        frame.set_index(["k", "t"]),
+        frame.set_index(frame["x"].rename("u")),
+    ):
+        assert local.fit(indexed, **ASKED).read().to_arrow().equals(wanted)
+    with pytest.raises(UnknownColumnError, match="'t'"):
+        local.fit(frame.set_index("t").rename_axis(None), **ASKED)
+
+
+def test_a_lazy_frame_is_not_run_behind_its_owners_back() -> None:
+    lazy = polars.from_arrow(walk(5)).lazy()  # type: ignore[union-attr]
+    with pytest.raises(SessionError, match=r"lazy frame of Polars that has not run; say \.collect\(\)"):
+        local.fit(lazy, **ASKED)
 
 
 def test_a_spark_dataframe(spark: SparkSession) -> None:
@@ -286,7 +323,9 @@ def test_what_cannot_be_asked(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("data", [7, None, {"t": [1]}, [walk(5)], pd.Series([1.0])])
+@pytest.mark.parametrize(
+    "data", [7, None, {"t": [1]}, [walk(5)], pd.Series([1.0]), polars.Series([1.0]), pa.array([1.0])]
+)
 def test_what_is_no_data(data: Any) -> None:
     with pytest.raises(pulse.PulseError, match="fit: expected"):
         local.fit(data, **ASKED)
@@ -321,6 +360,33 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         assert not out.exists()
     with pytest.raises(UnknownFormatError, match="there is no 'exel'"):
         local.fit(whole, **ASKED, format="exel")
+
+
+def test_the_engine_may_be_said_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULSE_ENGINE", "local")
+    assert (Session().engine, Session(engine="spark").engine) == ("local", "spark")
+    monkeypatch.setenv("PULSE_ENGINE", "dask")
+    with pytest.raises(SessionError, match="got 'dask'"):
+        Session()
+
+
+def test_what_it_says_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PULSE_MASTER", raising=False)
+    session = Session(engine="local")
+    assert repr(session) == "Session(engine='local')"
+    session.register("S", local.fit(walk(9), **ASKED, out=tmp_path / "m"))
+    assert repr(session) == f"Session(engine='local'; streams S = '{tmp_path / 'm'}')"
+    assert repr(Session(engine="spark")) == "Session('local[*]', engine='spark'; Spark not started)"
+
+
+def test_names_are_there_when_they_are_used() -> None:
+    """In a process of its own: nothing is loaded that nobody asked for, and every name leads somewhere."""
+    program = "import sys, pulse; assert not {'pyspark', 'pyarrow'} & set(sys.modules)"
+    program += "; [getattr(pulse, name) for name in pulse.__all__]"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert set(pulse.__all__) <= set(dir(pulse))
+    with pytest.raises(AttributeError, match="there are: Answer, "):
+        pulse.nonsense  # noqa: B018
 
 
 def test_an_engine_that_is_none() -> None:

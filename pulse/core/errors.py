@@ -14,6 +14,10 @@ class PulseError(Exception):
     """Every error that Pulse raises on purpose."""
 
 
+class SessionError(PulseError, ValueError):
+    """The session was asked for something it cannot do."""
+
+
 class SchemaError(PulseError, ValueError):
     """A stream's description contradicts itself, or the data does not fit it."""
 

@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulse.core import html
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.assemble import column, from_columns, from_table
 from pulse.core.coefficients import lengths, to_padded
@@ -276,6 +277,16 @@ class SegmentBatch:
         """A pandas frame; ``ref`` is ``datetime64[us]``, coefficients are numpy arrays, unknown drifts are NaN."""
         return self._batch.to_pandas(integer_object_nulls=True)
 
+    def to_polars(self) -> Any:
+        """A Polars frame. Needs Polars."""
+        from pulse.core.polars_frame import polars_frame
+
+        return polars_frame(self._batch)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """For libraries that take Arrow data from anybody."""
+        return self._batch.__arrow_c_stream__(requested_schema)
+
     def to_ppoly(self, attribute: str, *, key: Any = None, origin: int | None = None) -> PolynomialRuns:
         """The model of one key as ``(origin, runs)``: one scipy ``PPoly`` per hole-free run, of seconds since
         ``origin`` (microseconds; by default the ``ref`` of the key's first segment). Points are left out."""
@@ -399,6 +410,10 @@ class SegmentBatch:
         keys = len(np.unique(self.key_ranks))
         span = f"{format_instant(self.ref[begin], self.lo[begin])} to {format_instant(self.ref[end], self.hi[end])}"
         return f"SegmentBatch({len(self)} segments of {keys} key{'s' * (keys != 1)}, {span}; {self.schema!r})"
+
+    def _repr_html_(self) -> str:
+        shown = pa.Table.from_batches([self._batch.slice(0, 10)])
+        return html.paragraph(repr(self)) + html.arrow_table(shown)
 
     def _floats(self, name: str) -> FloatArray:
         array: FloatArray = self._batch.column(name).to_numpy()

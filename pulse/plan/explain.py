@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from pulse.core import html
 from pulse.core.time import format_duration
 from pulse.plan.equations import Degrees, equation_systems
 from pulse.plan.exchanges import place_exchanges
@@ -16,7 +17,29 @@ from pulse.plan.query import Query
 from pulse.plan.show import duration, exchange, line, show
 
 
-def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str] = ()) -> str:
+class Explanation(str):
+    """How a query is answered, as a text; ``sections`` are its lines by title."""
+
+    sections: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, sections: dict[str, list[str]]) -> Explanation:
+        """From lines by title."""
+        text = "\n\n".join(
+            "\n".join([title, *(f"  {text}".rstrip() for text in lines)]) for title, lines in sections.items()
+        )
+        made = cls(text)
+        made.sections = sections
+        return made
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(html.folded(title, "\n".join(lines)) for title, lines in self.sections.items())
+
+
+def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str] = ()) -> Explanation:
     """All there is to say about how a query is answered. Its parameters may be open.
 
     With ``degrees``, the highest degree of each stored attribute, equations are spelled out. ``accents`` are lines about those of
@@ -64,9 +87,7 @@ def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str]
         **({"accents": list(accents)} if accents else {}),
         "answer": list(_answer(query)),
     }
-    return "\n\n".join(
-        "\n".join([title, *(f"  {text}".rstrip() for text in lines)]) for title, lines in sections.items()
-    )
+    return Explanation.of(sections)
 
 
 def _equations(plan: Node, degrees: Degrees | None) -> Iterator[str]:

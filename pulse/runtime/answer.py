@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pulse.plan.accented import Accented
-from pulse.plan.explain import explain
+from pulse.plan.explain import Explanation, explain
 from pulse.plan.query import Query
 from pulse.runtime import local
 from pulse.runtime.accents import AS_STORED, Evolution, follow
 from pulse.runtime.job import Job, at_versions, prepare
 from pulse.runtime.local import Progress
+from pulse.runtime.rows_out import RowsOut, first_rows, is_small
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
 from pulse.store.stored import Stored
@@ -40,7 +41,7 @@ def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
     return found
 
 
-class Answer:
+class Answer(RowsOut):
     """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
 
     ``query`` has its parameters bound. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or Arrow tables where the
@@ -107,12 +108,23 @@ class Answer:
         """Tuples, if the query has a rate, else segments, brought to this process."""
         return self._collected(self.tuples() if self.query.rate is not None else self.segments())
 
-    def to_pandas(self) -> Any:
-        """Tuples, if the query has a rate, else segments, as a pandas frame."""
-        return self.to_arrow().to_pandas()
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows of :meth:`to_arrow` batch by batch; in this process as they are found, from Spark when all are here."""
+        if self._spark is not None:
+            return self.to_arrow().to_reader()
+        job = self._prepared(
+            tuples=self.query.rate is not None, lineage=self._lineage and self.query.rate is None
+        )
 
-    def explain(self) -> str:
-        """The plan, its equation systems, and what is shuffled."""
+        def found() -> Iterator[pa.RecordBatch]:
+            for batch in local.batches(job):
+                yield batch.cast(job.schema) if batch.schema != job.schema else batch
+            job.accents.check_end(None)
+
+        return pa.RecordBatchReader.from_batches(job.schema, found())
+
+    def explain(self) -> Explanation:
+        """The plan, its equation systems, and what is shuffled: a text, shown as such in notebooks."""
         return explain(self._asked, degrees(self._paths), self.accents(_TOLD).lines())
 
     def accents(self, first: int | None = None) -> Accented:
@@ -182,8 +194,13 @@ class Answer:
             else f"tuples every {self.query.rate / 1e6:g} s"
         )
         return (
-            f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine})"
+            f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine}, "
+            "runs when asked)"
         )
+
+    def _repr_html_(self) -> str:
+        """The first rows, where they cost next to nothing: never on Spark."""
+        return first_rows(self.head, self._spark is None and is_small(self.query, self._paths), repr(self))
 
     def _prepared(self, *, tuples: bool, lineage: bool = False) -> Job:
         return prepare(self.query, self._paths, tuples=tuples, lineage=lineage, evolution=self._evolution)

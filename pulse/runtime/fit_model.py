@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,24 +77,44 @@ def _clear(staging: Path) -> None:
             path.unlink()
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What the manifest says of where the tuples are from.
+
+    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.sources.remember`). ``accents`` are those
+    of all the data, also of what a model held before.
+    """
+
+    sources: tuple[Source, ...]
+    source: Mapping[str, Any] = field(default_factory=lambda: remember(None, ()))
+    statements: tuple[str, ...] = ()
+    accents: AccentLog | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the workers write, and what they go on from: the newest tuple of each key."""
+
+    staging: Path
+    generation: int
+    ends: pa.Table | None
+    keep_tuples: bool
+
+
 def make_model(
     out: str | Path,
     spec: FitSpec,
-    sources: tuple[Source, ...],
-    run: Callable[[Path, int, pa.Table | None, bool], FitOutcome],
+    origin: Origin,
+    run: Callable[[Place], FitOutcome],
     *,
     overwrite: bool = False,
     append: bool = False,
-    statements: Iterable[str] = (),
-    progress: Progress | None = None,
     keep_tuples: Keep = None,
-    source: Mapping[str, Any] | None = None,
-    accents: AccentLog | None = None,
+    progress: Progress | None = None,
 ) -> Model:
     """Stage, run, write the manifest, publish.
 
-    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.sources.remember`). What is appended to a
-    model that keeps its tuples keeps its own as well, if nothing else is said. ``accents`` are those of all the data.
+    What is appended to a model that keeps its tuples keeps its own as well, if nothing else is said.
     """
     with staged(out, replace=overwrite or append) as staging:
         old = Model(out) if append and (Path(out) / FILE).is_file() else None
@@ -103,30 +123,28 @@ def make_model(
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
-            outcome = run(staging, generation, None if old is None else ends_of(old), keeps(keep_tuples))
+            ends = None if old is None else ends_of(old)
+            outcome = run(Place(staging, generation, ends, keeps(keep_tuples)))
         remove_temporary(staging)
         counts = read_counts(staging)
         counts["missed"] += outcome.missed
-        source = dict(source or remember(None, ()))
-        history = history_of(staging, staging / PROGRESS, keep_tuples, source, old)
+        history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
         for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
             file.unlink()
         if (staging / PROGRESS).is_dir():
             (staging / PROGRESS).rmdir()
-        if not sources or any(source.rows < 0 for source in sources):
-            sources = tuple(replace(source, rows=max(source.rows, 0)) for source in sources)
         manifest = Manifest(
             schema=spec.schema,
             fit=spec.to_json(),
-            sources=sources,
+            sources=tuple(replace(one, rows=max(one.rows, 0)) for one in origin.sources),
             files=outcome.files or (_no_segments(staging, spec, generation),),
             counts=counts,
             statistics=outcome.statistics,
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            statements=tuple(statements),
+            statements=origin.statements,
             fits=generation + 1,
             history=history,
-            accents=None if accents is None else write_log(staging, generation, accents),
+            accents=None if origin.accents is None else write_log(staging, generation, origin.accents),
         )
         if old is not None:
             if old.manifest.drift_is_void:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pulse.core.errors import ElementError
 from pulse.datasets.changelog import from_table
 from pulse.datasets.corrections import Corrections
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.revision_readers import read_revisions
 from pulse.runtime.revise_taq import for_model
+from pulse.runtime.tabular import as_table, is_paths, is_spark
 from pulse.store.model import Model
 from pulse.store.sources import formats_of
 from pulse.stream.revisions import Revisions
@@ -33,7 +33,7 @@ def revisions_from(
 ) -> Given:
     """Revisions of a model's stream.
 
-    ``given``: paths; an Arrow table, pandas frame or Spark DataFrame with a column ``kind``; :class:`Revisions`; or
+    ``given``: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or
     :class:`Recorded`. ``known`` names the column of known times.
     """
     schema = model.schema
@@ -43,7 +43,7 @@ def revisions_from(
         given = for_model(given, model)
     if isinstance(given, Recorded):
         return Given(given.revisions, given.aside)
-    if _is_paths(given):
+    if is_paths(given):
         paths = [os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given)]
         found = read_revisions(
             paths,
@@ -57,29 +57,9 @@ def revisions_from(
         if isinstance(found, Corrections):
             found = for_model(found, model)
         return Given(found.revisions, found.aside)
-    found = from_table(_as_table(given), schema, known=known, time_unit=time_unit)
+    table = given.toArrow() if is_spark(given) else as_table(given, [schema.time], what="revise")
+    found = from_table(table, schema, known=known, time_unit=time_unit)
     return Given(found.revisions, found.aside)
-
-
-def _is_paths(given: Any) -> bool:
-    if isinstance(given, (str, os.PathLike)):
-        return True
-    return isinstance(given, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in given)
-
-
-def _as_table(given: Any) -> pa.Table:
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    home = type(given).__module__
-    if home.startswith("pyspark."):
-        return given.toArrow()
-    if home.partition(".")[0] == "pandas" and hasattr(given, "columns"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    raise ElementError(
-        f"revise: expected paths, an Arrow table, a pandas frame, a Spark DataFrame or Revisions, got {type(given).__name__}"
-    )
 
 
 def _projection(model: Model) -> str | None:

@@ -19,6 +19,7 @@ from pulse.runtime.local import Progress
 from pulse.runtime.revised_job import RevisedJob, prepare_revised
 from pulse.runtime.revised_modes import added, as_window, changes, undone_results, window_of
 from pulse.runtime.revising import MODES, Proliferation
+from pulse.runtime.rows_out import RowsOut, first_rows
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class RevisedAnswer:
+class RevisedAnswer(RowsOut):
     """What :meth:`pulse.Session.revised` gives: nothing is computed before it is asked for.
 
     The columns are those of the answer, and ``kind``: ``-D`` of a result that is no longer there, ``+I`` of one that was not
@@ -108,10 +109,6 @@ class RevisedAnswer:
         found = self.tuples() if self.query.rate is not None else self.segments()
         return found if isinstance(found, pa.Table) else _collected(found)
 
-    def to_pandas(self) -> Any:
-        """Tuples, if the query has a rate, else segments, as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
     def write(
         self,
         out: str,
@@ -139,7 +136,13 @@ class RevisedAnswer:
 
     def __repr__(self) -> str:
         engine = "in process" if self._spark is None else "on Spark"
-        return f"RevisedAnswer({' '.join(self.query.text.split())!r}; since {self._since}; {engine})"
+        until = "".join(f", until {name} {self._to[name]}" for name in ("version", "as_of") if self._to[name])
+        since = f"version {self._since}" if isinstance(self._since, int) else self._since
+        columns = ", ".join(("kind", *self.query.select))
+        return f"RevisedAnswer({' '.join(self.query.text.split())!r}; {columns}; since {since}{until}; {engine}, runs when asked)"
+
+    def _repr_html_(self) -> str:
+        return first_rows(self.head, False, repr(self))
 
     def _run(self, job: RevisedJob) -> DataFrame | pa.Table:
         found: DataFrame | pa.Table

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.core import html
 from pulse.core.errors import PulseError
 from pulse.core.expression import Expression
 from pulse.operators.summary import Summary, from_rows, to_rows
@@ -32,6 +33,7 @@ from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.fragment_work import result_of
 from pulse.runtime.job import Job
 from pulse.runtime.local import Progress
+from pulse.runtime.rows_out import RowsOut
 from pulse.runtime.scan import Reading, as_scanned, read
 from pulse.runtime.sweep_jobs import jobs_of
 from pulse.runtime.sweep_tails import Tails, tails
@@ -196,7 +198,7 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
         evaluation.keep_shared()
 
 
-class Sweep:
+class Sweep(RowsOut):
     """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns.
 
     A sweep whose query ends at an accent raises as an answer does, with what its variants gave before as ``emitted``.
@@ -222,6 +224,16 @@ class Sweep:
     def segments(self, progress: Progress | None = None) -> DataFrame | pa.Table:
         """The result segments of every variant."""
         return self._checked(self._job(tuples=False), progress)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows of every variant, tuples if the query has a rate, else segments, brought to this process."""
+        found = self.tuples() if self._has_rate else self.segments()
+        if isinstance(found, pa.Table):
+            return found
+        from pulse.runtime.failures import translated
+
+        with translated():
+            return found.toArrow()
 
     def write(
         self,
@@ -261,8 +273,19 @@ class Sweep:
         return plot_sweep(self.summary(), self.grid.names, value=value, **options)
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{name} ({len(values)} values)" for name, values in self.grid.axes)
-        return f"Sweep({' '.join(self.query.text.split())!r}; {axes}: {len(self.grid)} variants)"
+        axes = ", ".join(f"{name} {_spoken(values)}" for name, values in self.grid.axes)
+        engine = "in process" if self._spark is None else "on Spark"
+        return f"Sweep({' '.join(self.query.text.split())!r}; {len(self.grid)} variants: {axes}; {engine}, runs when asked)"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, len(values), _spoken(values)) for name, values in self.grid.axes]
+        return (
+            html.code(self.query.text.strip())
+            + html.table(["parameter", "values", ""], rows)
+            + html.paragraph(
+                f"{len(self.grid)} variants. Not run: ask for summary(), tuples(), segments() or plot()."
+            )
+        )
 
     def _job(self, *, tuples: bool, summary: bool = False) -> SweepJob:
         used = {scan.stream for scan in scans(self.query.plan)}
@@ -320,6 +343,12 @@ def _in_process(sweep: SweepJob, progress: Progress | None) -> Iterator[pa.Recor
                         yield batch
                     if progress is not None:
                         progress(done, total)
+
+
+def _spoken(values: tuple[Any, ...]) -> str:
+    """All of a few values, the ends of many."""
+    few = len(values) <= 4
+    return ", ".join(map(str, values)) if few else f"{values[0]}, {values[1]} … {values[-1]} ({len(values)})"
 
 
 def _check_names(grid: Grid, columns: Iterable[str]) -> None:

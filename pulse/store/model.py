@@ -258,10 +258,19 @@ class Model:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
             raise StoreError(f"key '{name}': expected {type_}, got {value!r}") from None
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The segments, for libraries that take Arrow data from anybody, read as they are taken."""
+        return self.dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
+
     def __repr__(self) -> str:
-        m = self.manifest
-        per = f", {m.modelled / m.segments:.1f} tuples per segment" if m.segments else ""
-        return f"Model({str(self.path)!r}: {m.segments:,} segments of {m.modelled:,} tuples{per}; {self.schema!r})"
+        from pulse.store.spoken import spoken
+
+        return f"Model({str(self.path)!r}, {spoken(self)})"
+
+    def _repr_html_(self) -> str:
+        from pulse.store.spoken import html_of
+
+        return html_of(self)
 
 
 def _manifest(asked: Stored) -> Manifest:

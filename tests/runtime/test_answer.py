@@ -82,9 +82,11 @@ def test_the_head_stops_the_work(stored: Model, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_it_says_of_itself(stored: Model) -> None:
     answer = local().sql(SAMPLED, streams={"S": stored})
-    assert repr(answer) == f"Answer('{SAMPLED}'; symbol, price; tuples every 1 s; in process)"
+    assert (
+        repr(answer) == f"Answer('{SAMPLED}'; symbol, price; tuples every 1 s; in process, runs when asked)"
+    )
     selective = pulse.Session().sql("select symbol from S where price > 20", streams={"S": stored})
-    assert repr(selective).endswith("symbol; segments only (no rate); on Spark)")
+    assert repr(selective).endswith("symbol; segments only (no rate); on Spark, runs when asked)")
 
 
 def test_explained_with_parameters_as_asked(stored: Model) -> None:

@@ -13,7 +13,7 @@ from pulse.core import SegmentBatch
 from pulse.datasets.registry import get_format
 from pulse.operators.fit_spec import FitSpec
 from pulse.runtime import local_modelling
-from pulse.runtime.fit_model import FitOutcome, make_model, read_counts, run_fit
+from pulse.runtime.fit_model import FitOutcome, Origin, Place, make_model, read_counts, run_fit
 from pulse.runtime.fit_work import PROGRESS, FileJob, FitJob
 from pulse.store.errors import StoreError
 from pulse.store.manifest import Source
@@ -89,9 +89,9 @@ def test_units_that_stay_late_are_a_bug(tmp_path: Path) -> None:
 
 
 def test_joints_that_miss_a_bound_are_counted(tmp_path: Path) -> None:
-    def run(staging: Path, generation: int, ends: pa.Table | None, keep: bool) -> FitOutcome:
+    def run(place: Place) -> FitOutcome:
         return FitOutcome((), {}, missed=2)
 
-    model = make_model(tmp_path / "model", SPEC, (Source("s", 1, 1),), run)
+    model = make_model(tmp_path / "model", SPEC, Origin((Source("s", 1, 1),)), run)
     assert model.manifest.counts["missed"] == 2
     assert len(model.read()) == 0

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.core.errors import ElementError
+from pulse.core.errors import SessionError
 from pulse.datasets.recorded import Recorded
 from pulse.runtime.revise_input import Given, revisions_from
 from pulse.store.model import Model
@@ -96,5 +96,5 @@ def test_revisions_as_they_are(model: Model) -> None:
         got = revisions_from(given, model, reader=None, known=None, time_unit=None)
         assert got.revisions is revisions
     assert got.aside is aside
-    with pytest.raises(ElementError, match=r"expected paths, an Arrow table, .* got int"):
+    with pytest.raises(SessionError, match=r"revise: expected paths or an Arrow table, .* got int"):
         revisions_from(7, model, reader=None, known=None, time_unit=None)

@@ -339,7 +339,7 @@ def test_writing_and_showing(models: Models, tmp_path: Path) -> None:
     shown, more = told.head(2)
     assert (shown.num_rows, more) == (2, True)
     assert told.to_pandas().columns[-1] == "kind"
-    assert "since 1; in process" in repr(told)
+    assert "since version 1; in process" in repr(told)
 
 
 def test_a_table_without_a_key(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_opening_reads_the_manifest_only(stored: Model) -> None:
     assert again.manifest == stored.manifest
     assert again.schema == stored.schema
     assert len(again) == len(again.read())
-    assert "tuples per segment" in repr(again)
+    assert " a segment; " in repr(again)
 
 
 def test_arrow_reads_the_folder_as_one_table(stored: Model) -> None:

@@ -1,0 +1,97 @@
+"""Tables as they are given: Arrow, pandas, Polars, and whatever else hands out a stream of Arrow data.
+
+What is computed only when it is asked for is not computed here behind its owner's back: a lazy frame of Polars is refused with a
+word about what to do. Spark's DataFrames stay where they are (:func:`is_spark`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from pulse.core.errors import SessionError
+
+FORMS = "an Arrow table, a pandas or Polars frame, a Spark DataFrame"
+
+
+class TabularError(SessionError):
+    """Something that is no table, or one that Arrow cannot hold."""
+
+
+def is_paths(data: Any) -> bool:
+    """Whether it names files: a path, or a list of them."""
+    if isinstance(data, (str, os.PathLike)):
+        return True
+    return isinstance(data, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in data)
+
+
+def is_spark(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark's, whose rows are not here."""
+    return type(data).__module__.startswith("pyspark.")
+
+
+def as_table(data: Any, wanted: Iterable[str] = (), *, what: str) -> pa.Table:
+    """The data as an Arrow table, without a copy where its owner keeps it in Arrow's form.
+
+    The index of a pandas frame counts where one of its levels has the name of a column that is ``wanted`` and not there. ``what``
+    begins the message of an error: who asked.
+    """
+    return _without_views(_as_table(data, wanted, what))
+
+
+def _as_table(data: Any, wanted: Iterable[str], what: str) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    home = type(data).__module__.partition(".")[0]
+    if home == "pandas" and hasattr(data, "columns"):
+        return _from_pandas(data, wanted, what)
+    if home == "polars" and hasattr(data, "collect"):
+        raise TabularError(
+            f"{what}: expected data, got a lazy frame of Polars that has not run; say .collect(), or write it with "
+            ".sink_parquet(…) and give the path"
+        )
+    single = home in ("pandas", "polars") and not hasattr(data, "columns")  # a column alone is no table
+    if not single and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
+        return _from_arrow(data, what)
+    raise TabularError(f"{what}: expected paths or {FORMS}, got {type(data).__name__}")
+
+
+def _from_pandas(frame: Any, wanted: Iterable[str], what: str) -> pa.Table:
+    levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if set(levels) & set(wanted):
+        frame = frame.reset_index(levels)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
+        raise TabularError(
+            f"{what}: the frame has no Arrow form: {e}; give its columns one type each"
+        ) from None
+
+
+def _from_arrow(data: Any, what: str) -> pa.Table:
+    """Through Arrow's PyCapsule protocol, which libraries speak that know nothing of each other."""
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as e:
+        raise TabularError(
+            f"{what}: expected a table, but the Arrow data of {type(data).__name__} is none: {e}"
+        ) from None
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Texts as ``string``: Polars and DuckDB hand out views, which Arrow's own functions do not all take."""
+    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    return table if [one.type for one in fields] == table.schema.types else table.cast(pa.schema(fields))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _plain(type_.value_type), type_.ordered)
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(type_) else type_

@@ -1,0 +1,64 @@
+"""A stored model in a line, and as a table for notebooks; both from its manifest alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pulse.core import format_instant, html
+
+if TYPE_CHECKING:
+    from pulse.store.model import Model
+
+
+def spoken(model: Model) -> str:
+    """What it is of, how large and how good it is, until when."""
+    manifest, schema = model.manifest, model.schema
+    which = f"version {manifest.version}" if manifest.version > 1 or manifest.kept else ""
+    known = "" if model.as_of is None else f"as of {format_instant(model.as_of)}"
+    parts = [part for part in (which, known, _size(model)) if part]
+    bounds = "; ".join(f"{name}: {truth}, {_asked(model, name)}" for name, truth in schema.modelled)
+    key = f"by {', '.join(schema.key_names)}" if schema.key else "no key"
+    end = "" if manifest.end is None else f", until {format_instant(manifest.end)}"
+    return f"{', '.join(parts)}; {bounds}; {key}, time {schema.time}{end}"
+
+
+def html_of(model: Model) -> str:
+    """The same as a table: a row for each attribute, with the bound that was asked and the worst that is certified."""
+    schema = model.schema
+    achieved = model.manifest.statistics.get("attributes", {})
+    rows: list[tuple[Any, ...]] = [(name, "key", str(type_), "", "", "") for name, type_ in schema.key]
+    rows.append((schema.time, "time", "", "", "", ""))
+    for name, truth in schema.modelled:
+        worst = achieved.get(name, {})
+        drift = None if model.manifest.drift_is_void else worst.get("worst_drift")
+        rows.append((name, "modelled", str(truth), _asked(model, name), worst.get("worst_err", ""), drift))
+    rows += [(name, "kept", str(type_), "", "", "") for name, type_ in schema.unmodelled]
+    header = ["attribute", "role", "type or truth", "asked", "worst error", "worst drift"]
+    said = [f"{model.path}: {_size(model)}"]
+    if model.manifest.end is not None:
+        said.append(f"until {format_instant(model.manifest.end)}")
+    if model.as_of is not None:
+        said.append(f"as of {format_instant(model.as_of)}")
+    kept = model.manifest.kept
+    also = f", also kept: {', '.join(map(str, kept))}" if kept else ""
+    said.append(f"version {model.version}{also}")
+    if model.manifest.accents is not None:
+        said.append("with accents, in the units of the stream's start")
+    return html.paragraph("; ".join(said)) + html.table(header, rows)
+
+
+def _size(model: Model) -> str:
+    manifest = model.manifest
+    if model.schema.points:
+        return f"{manifest.modelled:,} tuples kept as points"
+    per = f", {manifest.modelled / manifest.segments:.1f} a segment" if manifest.segments else ""
+    return f"{manifest.segments:,} segments of {manifest.modelled:,} tuples{per}"
+
+
+def _asked(model: Model, name: str) -> str:
+    """The bounds that a fit was asked for."""
+    fit = model.manifest.fit
+    asked = [
+        f"{what} {fit[what][name]}" for what in ("error", "drift") if fit.get(what, {}).get(name) is not None
+    ]
+    return ", ".join(asked) or "no bound"
