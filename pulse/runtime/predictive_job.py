@@ -190,7 +190,7 @@ def read_job(file: str | Path) -> Job:
         raise JobError(f"{file}: cannot read the job: {e}") from None
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
+    except (ValueError, RecursionError) as e:  # also a number of too many digits, and what nests too deep
         raise JobError(f"{file}: this is no TOML: {e}") from None
     return job_of(values, where=str(file), folder=path.parent)
 
@@ -238,6 +238,9 @@ def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
     needs_path = source == "files"
     path = table.text("path", ... if needs_path else None)
     columns = table.table("columns")
+    for column, type_ in columns.items():
+        if not isinstance(type_, str):
+            raise table.wrong(f"columns.{column}", "a type such as 'double'", repr(type_))
     model = table.table("model", required=True)
     for attribute, truth in model.items():
         if truth not in ("step", "linear", "samples"):

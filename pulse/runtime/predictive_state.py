@@ -86,7 +86,12 @@ def pack_state(state: object) -> bytes:
     """State for the store: version, length and checksum, then compressed."""
     raw = pickle.dumps(state, protocol=5)
     packed = bytes(pa.compress(raw, codec="lz4", asbytes=True))
-    return _HEADER.pack(VERSION, len(raw), zlib.crc32(packed)) + packed
+    return _HEADER.pack(VERSION, len(raw), checksum_of(len(raw), packed)) + packed
+
+
+def checksum_of(length: int, packed: bytes) -> int:
+    """Of the length too: more is asked of the memory than there is, if that is damaged."""
+    return zlib.crc32(packed, zlib.crc32(length.to_bytes(8, "little")))
 
 
 def unpack_state(data: bytes) -> Any:
@@ -95,7 +100,7 @@ def unpack_state(data: bytes) -> Any:
     if version != VERSION:
         raise StateError(f"state of version {version}, expected {VERSION}: start the job on a new checkpoint")
     packed = data[_HEADER.size :]
-    if zlib.crc32(packed) != checksum:
+    if checksum_of(length, packed) != checksum:
         raise StateError(
             "state that is damaged or cut short: its checksum is another; restore it, or start the job on a new checkpoint"
         )

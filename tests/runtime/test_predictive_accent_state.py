@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_accents import LAYOUT, AccentStateError, Follower
 from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictive_state import _HEADER, VERSION, StateError, pack_state, unpack_state
+from pulse.runtime.predictive_state import _HEADER, VERSION, StateError, checksum_of, pack_state, unpack_state
 from pulse.runtime.sources import predictor_of
 from tests.runtime.test_predictive import arrive
 from tests.runtime.test_predictive_accents import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
@@ -66,7 +65,7 @@ def test_state_of_an_older_follower_is_refused_by_name(begun: Path, older: str) 
 def test_classes_that_are_no_more_are_refused_by_name() -> None:
     raw = pickle.dumps(AccentStateError).replace(b"AccentStateError", b"AccentStateEvent")
     packed = bytes(pa.compress(raw, codec="lz4", asbytes=True))
-    data = _HEADER.pack(VERSION, len(raw), zlib.crc32(packed)) + packed
+    data = _HEADER.pack(VERSION, len(raw), checksum_of(len(raw), packed)) + packed
     with pytest.raises(
         StateError, match=r"another version of pulse kept .*AccentStateEvent.* new checkpoint"
     ):
