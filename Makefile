@@ -12,6 +12,8 @@ QUICK ?=
 WORKERS ?= 2
 # Each worker takes a stretch of the suite, in order, and then from what the other has left.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# What of the suite says most about a cluster: fits, queries with and without exchanges, revisions, jobs with state.
+ON_CLUSTER := $(addprefix tests/runtime/test_,$(addsuffix .py,spark frames modelling historical revised_spark predictive_job))
 ONLY ?=
 COMPARE ?=
 DEMO ?= .demo
@@ -19,7 +21,7 @@ DEMO ?= .demo
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests nojit bench site format clean
+.PHONY: help install demo test lint types tests nojit cluster bench site format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -49,7 +51,7 @@ $(STAMP): setup.cfg pyproject.toml
 demo: install ## run the main job on sample data; pictures and a page in DEMO=.demo
 	$(BIN)/pulse demo --out '$(DEMO)'
 
-test: install lint types tests nojit ## lint, types, the whole suite, then the kernels with the JIT off (WORKERS=2 at a time)
+test: install lint types tests nojit cluster ## lint, types, the whole suite, the kernels with the JIT off, Spark on a cluster (WORKERS=2 at a time)
 
 lint: install
 	$(BIN)/ruff check $(SOURCES)
@@ -67,6 +69,12 @@ tests: install
 
 nojit: install
 	NUMBA_DISABLE_JIT=1 HYPOTHESIS_PROFILE=nojit $(PYTEST) tests/kernels
+
+# Programs first, each an application of its own; then what shares one, and last the tests that kill its workers.
+cluster: install ## the demo and the Spark part of the suite on a standalone cluster on loopback, whose workers lack Pulse and are killed
+	$(BIN)/python -m tests.cluster.standalone -- sh -ec ' \
+	  $(BIN)/python -m pytest tests/cluster/test_programs.py; \
+	  $(BIN)/python -m pytest $(ON_CLUSTER) tests/cluster/test_shipped.py tests/cluster/test_kills.py'
 
 bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; ONLY=fig5; COMPARE=run.json: fail where slower)
 	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(if $(QUICK)$(ONLY),,PULSE_BENCH_COMPILE=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \

@@ -271,7 +271,8 @@ def bare_python(folder: Path) -> str:
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    (Path(packages) / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    found = [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
+    (Path(packages) / "packages.pth").write_text("".join(f"{one}\n" for one in found))
     return str(folder / "bin" / "python")
 
 

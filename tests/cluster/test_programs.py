@@ -80,19 +80,13 @@ def test_an_environment_is_all_that_workers_need(cluster: Cluster, tmp_path: Pat
 
 
 def test_the_demo(cluster: Cluster, tmp_path: Path) -> None:
-    command = [
-        str(Path(sys.executable).with_name("pulse")),
-        "demo",
-        "--rows",
-        "100k",
-        "--out",
-        str(tmp_path / "demo"),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    before = len(cluster.state()["completedapps"])
+    command = [str(Path(sys.executable).with_name("pulse")), "demo", "--engine", "spark", "--rows", "100k"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "demo")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     found = Model(tmp_path / "demo" / "prices")
     asked = {"key": "symbol", "time": "t", "model": {"price": "step"}, "error": "0.05%"}
     same(found, pulse.Session(engine="local").fit(tmp_path / "demo" / "ticks.parquet", **asked))
-    (newest, *_) = sorted(cluster.state()["completedapps"], key=lambda one: one["starttime"], reverse=True)
-    assert newest["state"] == "FINISHED"  # it was there that it ran
-    assert newest["name"] == "pulse"
+    assert len(cluster.state()["completedapps"]) == before + 1  # it was there that it ran
