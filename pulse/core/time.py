@@ -97,8 +97,9 @@ def to_microseconds(values: Any) -> IntArray:
     """Microseconds since the epoch of timestamps, exactly, as an int64 array of one dimension.
 
     Takes numpy ``datetime64`` of any unit, Arrow timestamps and dates of any unit and zone, pandas columns,
-    ``datetime`` objects and sequences of them, and integers, which are microseconds already. Missing values,
-    digits below the microsecond and values beyond ±10**18 microseconds are a :class:`TimestampError`.
+    ``datetime`` objects and sequences of them, and integers, which are microseconds already; one instant may also be a
+    text, as :func:`parse_instant` reads it. Missing values, digits below the microsecond and values beyond ±10**18
+    microseconds are a :class:`TimestampError`.
 
     >>> to_microseconds(np.array(["1970-01-01T00:00:01"], dtype="datetime64[s]"))
     array([1000000])
@@ -119,6 +120,8 @@ def split_timestamps(values: Any) -> tuple[IntArray, FloatArray]:
     >>> split_timestamps(np.array([-1], dtype="datetime64[ns]"))
     (array([-1]), array([9.99e-07]))
     """
+    if isinstance(values, str):
+        values = parse_instant(values)
     if isinstance(values, (datetime.date, np.datetime64)):  # a datetime is a date
         values = [values]
     if isinstance(values, (list, tuple)):

@@ -133,6 +133,7 @@ def test_dates_and_scalars():
     assert to_microseconds(pa.array([1], pa.date32())).tolist() == [86_400_000_000]
     assert to_microseconds(pa.array([86_400_000], pa.date64())).tolist() == [86_400_000_000]
     assert to_microseconds(7).tolist() == [7]
+    assert to_microseconds("1970-01-01 01:00:00.5+01:00").tolist() == [500_000]
     assert to_microseconds([]).tolist() == []
     assert to_microseconds(pa.chunked_array([[1], [2]], pa.timestamp("s"))).tolist() == [1_000_000, 2_000_000]
 
@@ -204,6 +205,11 @@ def test_timestamps_beyond_the_limit_are_named(values):
 def test_what_is_no_timestamp(values):
     with pytest.raises(TimestampError, match="expected"):
         to_microseconds(values)
+
+
+def test_a_text_that_is_no_instant_says_how_to_write_one():
+    with pytest.raises(TimestampError, match="cannot read 'noon' as a point in time; write it as"):
+        to_microseconds("noon")
 
 
 def test_instants_for_people():

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.core import UnknownColumnError
+from pulse.core import UnknownColumnError, format_instant
 from pulse.core.order import find_overlap
 from pulse.store.errors import ModelNotFoundError, StoreError
 from pulse.store.manifest import FILE
@@ -92,6 +92,8 @@ def test_reading_some_time(stored: Model) -> None:
     wanted = stored.read().restrict(start, end)
     assert some.to_arrow().equals(wanted.to_arrow())
     assert 0 < len(some) < len(stored)
+    written = {name: format_instant(at) for name, at in (("start", start), ("end", end))}
+    assert stored.read(**written).to_arrow().equals(wanted.to_arrow())
     late = stored.read(key="a", start=end)
     assert len(late) == len(stored.read(key="a").restrict(end, None))
 
