@@ -45,7 +45,7 @@ from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
-from pulse.runtime.predictive_undoing import ROW, TupleUndoing, decoded, encoded
+from pulse.runtime.predictive_undoing import ROW, TupleUndoing, decoded, encoded, unblanked
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, AccentError, AlterData, Control, DropAttribute, Punctuation
 from pulse.stream.affine import Affine
@@ -254,6 +254,11 @@ class Follower:
             self.predictor.standing, (heard.before, self.restating), (held, after), changes
         )
 
+    def told(self, stream: str, aside: pa.Table) -> pa.Table:
+        """Tuples that a validator set aside, with their keys, and without values that it was not given."""
+        hears = self.predictor.hears.get(stream)
+        return decoded(aside if hears is None else unblanked(aside, hears.unread))
+
     def ending(self) -> Ending | None:
         """Where and why the job ends, if it does."""
         return self.through.ending
@@ -410,12 +415,12 @@ def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission
     if not follower.predictor.hears:
         return emission
     changes = follower.said(heard, held, prediction.state.results, emission.changes)
-    return replace(emission, changes=changes, **with_aside(emission, heard, changes.num_rows))
+    return replace(emission, changes=changes, **with_aside(emission, follower, heard, changes.num_rows))
 
 
-def with_aside(emission: Emission, heard: Heard, changes: int) -> dict[str, Any]:
+def with_aside(emission: Emission, follower: Follower, heard: Heard, changes: int) -> dict[str, Any]:
     """Tuples and accents that were set aside, and the figures with them."""
-    aside, more, tuples = {stream: decoded(one) for stream, one in emission.aside.items()}, 0, 0
+    aside, more, tuples = {stream: follower.told(stream, one) for stream, one in emission.aside.items()}, 0, 0
     for stream, table in heard.all_aside().items():
         both = [aside[stream], table] if stream in aside else [table]
         aside[stream] = pa.concat_tables(both, promote_options="permissive")

@@ -46,7 +46,6 @@ from pulse.runtime.predictive_revisions import (
     unpacked,
     updates_of,
 )
-from pulse.runtime.predictive_undoing import decoded
 from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
 from pulse.runtime.sources import newest
 from pulse.validation.allotment import Allotment
@@ -336,7 +335,7 @@ class Validating(Keeping):
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
             if one.aside is not None and one.aside.num_rows:
                 tally.aside += one.aside.num_rows
-                told = packed_table(decoded(one.aside))
+                told = packed_table(follower.told(stream, one.aside))
                 out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=told))
         watermark = None if now is None else follower.watermark(now, self.lateness)
         if watermark is not None:

@@ -104,6 +104,15 @@ def blank(table: pa.Table, unread: Collection[str]) -> pa.Table:
     return table
 
 
+def unblanked(table: pa.Table, unread: Collection[str]) -> pa.Table:
+    """Tuples that were blanked, with nothing in place of values that nobody kept."""
+    for name in unread:
+        if name in table.column_names:
+            nothing = pa.nulls(table.num_rows, pa.float64())
+            table = table.set_column(table.column_names.index(name), name, nothing)
+    return table
+
+
 def _applied(
     values: FloatArray, table: Mapping[str, pa.Array] | pa.Table, steps: Steps, at: IntArray
 ) -> FloatArray:

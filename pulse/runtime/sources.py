@@ -225,13 +225,16 @@ def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
     if stream.format == "parquet":
         with _readable(files[0], stream):
             return pq.read_schema(files[0]).remove_metadata()
-    # Text has no unit: what is read from it is in microseconds, as Spark's timestamps are.
-    return pa.schema(
-        [
-            (one.name, pa.timestamp("us", one.type.tz) if pa.types.is_timestamp(one.type) else one.type)
-            for one in read_file(stream, files[0]).schema
-        ]
-    )
+    return pa.schema([(one.name, _of_text(stream, one)) for one in read_file(stream, files[0]).schema])
+
+
+def _of_text(stream: StreamJob, column: pa.Field) -> pa.DataType:
+    """The type of a column of text, which looks like this in the first file. Text has no unit: what is read from it is in
+    microseconds, as Spark's timestamps are. What is modelled is not whole for ever because its first values are."""
+    if pa.types.is_timestamp(column.type):
+        return pa.timestamp("us", column.type.tz)
+    whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
+    return pa.float64() if whole and column.name in stream.model else column.type
 
 
 def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:

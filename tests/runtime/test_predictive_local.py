@@ -18,7 +18,7 @@ from pulse.runtime.alerts import Alerts
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
-from pulse.runtime.sources import SourceError, files_of, newest, predictor_of
+from pulse.runtime.sources import SourceError, columns_of, files_of, newest, predictor_of
 
 SECOND = 1_000_000
 
@@ -251,3 +251,30 @@ def test_figures_for_people_and_programs() -> None:
     status = Status()
     assert status.line().startswith("0 tuples, 0/s, 0.0 % validated")
     assert status.figures()["lag_seconds"] is None
+
+
+def test_whole_numbers_at_first_are_no_reason_to_set_others_aside(tmp_path: Path) -> None:
+    """The types of text are those of the first file that is there, which may be another one after every restart."""
+    (tmp_path / "in").mkdir()
+    for i, values in enumerate((["1", ""], ["1.5", "2"])):
+        rows = [f"a,1970-01-01T00:00:{10 * i + j:02},{one},1" for j, one in enumerate(values)]
+        file = tmp_path / "in" / f"{i}.csv"
+        file.write_text("\n".join(["id,t,x,v", *rows]) + "\n", encoding="utf-8")
+        os.utime(file, (1000 + i, 1000 + i))
+    job = climbing_job(tmp_path, stream={"format": "csv"})
+    assert columns_of(job.streams["S"]).field("x").type == pa.float64()
+    assert columns_of(job.streams["S"]).field("v").type == pa.int64()
+    prediction = run_local(job)
+    assert (prediction.tally.tuples, prediction.tally.aside) == (4, 1)  # the one that is missing
+
+
+def test_nothing_is_made_up_for_what_nobody_reads(tmp_path: Path) -> None:
+    """Values that the query does not read are not kept, so that of tuples set aside they are not known."""
+    (tmp_path / "in").mkdir()
+    lines = "id,t,x,y,v\na,1970-01-01T00:00:00,1.5,7.5,1\na,1970-01-01T00:00:01,,7.5,1\n"
+    (tmp_path / "in" / "0.csv").write_text(lines, encoding="utf-8")
+    stream = {"format": "csv", "accents": "x.log", "model": {"x": "linear", "y": "linear"}}
+    run_local(climbing_job(tmp_path, stream=stream, checkpoint="kept"))
+    (file,) = (tmp_path / "kept" / "aside").rglob("*.parquet")
+    (row,) = pq.ParquetFile(file).read().to_pylist()
+    assert (row["reason"], row["x"], row["y"]) == ("not finite", None, None)
