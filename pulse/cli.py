@@ -16,6 +16,7 @@ from pulse.commands.demo import demo
 from pulse.commands.explain import explain
 from pulse.commands.fit import fit
 from pulse.commands.generate import generate
+from pulse.commands.group import Commands
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
 from pulse.commands.options import JsonObject
@@ -29,8 +30,8 @@ from pulse.core.errors import PulseError
 
 app = typer.Typer(
     name="pulse",
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: the same on a terminal, in a pipe and in a log
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -91,6 +92,15 @@ def common(
       pulse plot model prices --tuples ticks.parquet --out prices.png
       pulse run job.toml                        predict: results before the data arrives
       pulse fit --help                          the options of one command
+    \b
+    -q and -v may stand before a command or behind it.
+    \b
+    Exit codes:
+      0    done
+      1    something was found: an accent that ends the query (check), a problem (doctor)
+      2    what was asked cannot be done: options, queries, files
+      130  interrupted with Ctrl-C; nothing is left half-written
+      141  whoever read the output went away (pulse query … | head)
     """
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -114,9 +124,11 @@ def doctor(
       pulse doctor --spark    also start Spark and run a kernel in a worker
       pulse doctor --json     the same for programs
     """
+    from pulse.commands.progress import Bar
     from pulse.doctor import examine
 
-    findings = list(examine(start_spark=spark))
+    with Bar(quiet=as_json or not spark):
+        findings = list(examine(start_spark=spark))
     problems = [finding for finding in findings if finding.problem is not None]
     if as_json:
         rows = [dataclasses.asdict(finding) for finding in findings]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from pulse.commands.options import Query, Streams
+from pulse.commands.options import JsonObject, Query, Streams
 
 
 def explain(
@@ -15,6 +16,7 @@ def explain(
     param: Annotated[
         list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter; those not given stay open.")
     ] = None,
+    as_json: JsonObject = False,
 ) -> None:
     """Show a query's plan, its equation systems, and what is shuffled.
 
@@ -22,15 +24,14 @@ def explain(
     Examples:
       pulse explain --stream S=prices @macd.sql
       pulse explain --stream S=vessels @following.sql --param reach=1000
+      pulse explain --stream S=prices @macd.sql --json       sections by title, lines in each
     """
     from pulse.commands import options
     from pulse.session import Session
 
-    session = Session(engine="local")
-    typer.echo(
-        session.explain(
-            options.query_text(query),
-            streams=options.streams(stream),
-            parameters=options.parameters(param),
-        )
-    )
+    text, given = options.query_text(query), options.parameters(param)
+    found = Session(engine="local").explain(text, streams=options.streams(stream), parameters=given)
+    if as_json:
+        typer.echo(json.dumps({"query": text, "parameters": given, "sections": found.sections}, indent=2))
+    else:
+        typer.echo(found)

@@ -106,7 +106,7 @@ def fit(
     from pulse.session import Session
 
     begin = clock.perf_counter()
-    with Session(master, engine=engine) as session, Bar() as bar:
+    with Session(master, engine=engine) as session, Bar(quiet=as_json) as bar:
         fitted = session.fit(
             files,
             key=options.names(key) or None,

@@ -35,7 +35,7 @@ def generate(
     from pulse.commands.progress import Bar
     from pulse.datasets.generators import generate as write
 
-    with Bar() as bar:
+    with Bar(quiet=as_json) as bar:
         made = write(
             kind,
             rows,

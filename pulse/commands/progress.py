@@ -1,20 +1,22 @@
-"""A progress line for long work: on a terminal only, gone when the work is done."""
+"""A progress line for long work: on a terminal only, not with -q or --json, gone when the work is done."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import Any
 
 
 class Bar:
-    """Rows done and rows a second, on stderr."""
+    """Rows done and rows a second, on stderr. ``quiet`` for output that programs read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self._bar: Any = None
         self._task: Any = None
         self._begin = time.perf_counter()
-        if sys.stderr.isatty():
+        quiet = quiet or not logging.getLogger("pulse").isEnabledFor(logging.WARNING)
+        if sys.stderr.isatty() and not quiet:
             from rich.console import Console
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -24,7 +26,7 @@ class Bar:
     def __enter__(self) -> Bar:
         if self._bar is not None:
             self._bar.start()
-            self._task = self._bar.add_task("starting")
+            self._task = self._bar.add_task("working")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -128,7 +128,7 @@ def query(
             _show(answer, segments, limit, as_json)
             _tell(answer)
             return
-        with Bar() as bar:
+        with Bar(quiet=as_json) as bar:
             rows = answer.write(out, tuples=not segments, overwrite=overwrite, progress=bar.step)
     seconds = clock.perf_counter() - begin
     _tell(answer)
@@ -148,10 +148,12 @@ def _tell(answer: Answer | RevisedAnswer) -> None:
 
 def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
     """The first rows; of a query that ends at an accent, those before it, and then its error."""
+    from pulse.commands.progress import Bar
     from pulse.runtime.accents import QueryAbortedError
 
     try:
-        shown = answer.head(limit, tuples=not segments)
+        with Bar(quiet=as_json):
+            shown = answer.head(limit, tuples=not segments)
     except QueryAbortedError as e:
         for line in _lines(e.emitted, False, limit, as_json):
             typer.echo(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time as clock
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pulse.commands.group import INTERRUPTED
 from pulse.commands.options import Engine, JsonSummary, Master, Stored
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def revise(
         )
     if merge and dry_run:
         raise options.OptionError("revise: --merge and --dry-run exclude each other; say one of them")
-    logging.getLogger().addFilter(_unless_interrupted)
     try:
         if revisions:
             given = options.names(revisions)
@@ -90,14 +89,7 @@ def revise(
             _merge(model, as_json=as_json)
     except KeyboardInterrupt:
         typer.echo(_interrupted(model), err=True)
-        raise typer.Exit(130) from None
-    finally:
-        logging.getLogger().removeFilter(_unless_interrupted)
-
-
-def _unless_interrupted(record: logging.LogRecord) -> bool:
-    """Not what the gateway to Spark says with a traceback when it is interrupted."""
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _revise(
@@ -107,10 +99,10 @@ def _revise(
     from pulse.store.compact import compact
 
     begin = clock.perf_counter()
-    with session, Bar() as bar:
+    with session, Bar(quiet=as_json) as bar:
         outcome = session.revise(model, revisions, **asked, progress=bar.step)
-    if merge:
-        outcome = replace(outcome, model=compact(model))
+        if merge:
+            outcome = replace(outcome, model=compact(model))
     seconds = clock.perf_counter() - begin
     if as_json:
         typer.echo(json.dumps(_facts(outcome, seconds), indent=2))
@@ -121,10 +113,12 @@ def _revise(
 
 
 def _merge(model: Path, *, as_json: bool) -> None:
+    from pulse.commands.progress import Bar
     from pulse.store.compact import compact
 
     begin = clock.perf_counter()
-    merged = compact(model)
+    with Bar(quiet=as_json):
+        merged = compact(model)
     said = {"model": str(model), "version": merged.version, "seconds": clock.perf_counter() - begin}
     typer.echo(json.dumps(said, indent=2) if as_json else f"merged: version {merged.version} of {model}")
 
@@ -135,9 +129,9 @@ def _interrupted(model: Path) -> str:
     from pulse.store.manifest import Manifest
 
     try:
-        return f"interrupted; version {Manifest.read(model).version} stands"
+        return f"pulse: interrupted; version {Manifest.read(model).version} stands"
     except StoreError:
-        return "interrupted"
+        return "pulse: interrupted"
 
 
 def _done(outcome: Outcome, model: Path) -> str:

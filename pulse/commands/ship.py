@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pulse.commands.options import OptionError
+from pulse.commands.options import JsonSummary, OptionError
 
 
 def ship(
@@ -16,6 +17,7 @@ def ship(
         bool, typer.Option("--kernels/--no-kernels", help="With the kernels compiled, or without.")
     ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    as_json: JsonSummary = False,
 ) -> None:
     """Write an archive for workers that have a Python of this version and nothing else.
 
@@ -29,14 +31,21 @@ def ship(
       spark-submit --archives pulse.tar.gz#environment \\
         --conf spark.pyspark.python=./environment/bin/python program.py
     """
+    from pulse.commands.progress import Bar
     from pulse.runtime.shipping import archive_settings, pack_environment
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise OptionError(f"{out}: expected a name that ends in .tar.gz, which Spark unpacks")
     if out.exists() and not overwrite:
         raise OptionError(f"{out}: it is there already; choose another name, or --overwrite it")
-    archive = pack_environment(out, kernels=kernels)
+    with Bar(quiet=as_json):
+        archive = pack_environment(out, kernels=kernels)
+    settings = archive_settings(archive.absolute())
+    if as_json:
+        said = {"out": str(archive), "bytes": archive.stat().st_size, "settings": settings}
+        typer.echo(json.dumps(said, indent=2))
+        return
     typer.echo(f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB")
     typer.echo(f"with Pulse: PULSE_ENVIRONMENT={archive.absolute()}, and a --master")
-    for name, value in archive_settings(archive.absolute()).items():
+    for name, value in settings.items():
         typer.echo(f"with spark-submit: --conf {name}={value}")

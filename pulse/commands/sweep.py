@@ -79,7 +79,7 @@ def sweep(
             parameters=options.axes(param),
             possible=possible,
         )
-        with Bar() as bar:
+        with Bar(quiet=as_json) as bar:
             if out is not None:
                 rows = swept.write(
                     out, tuples=False if segments else None, overwrite=overwrite, progress=bar.step

@@ -105,9 +105,12 @@ def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
     from pulse.runtime.failures import translated
 
     mode = "overwrite" if overwrite else "errorifexists"
-    if is_folder(out):
+    if "://" in out:  # another file system: Spark's committers know it
         with translated():
             frame.write.mode(mode).parquet(out)
+        return None
+    if is_folder(out):
+        _write_folder(frame, Path(out).absolute(), overwrite=overwrite)
         return None
     folder = tempfile.mkdtemp(prefix=f".{Path(out).name}.", suffix=".tmp", dir=Path(out).absolute().parent)
     try:
@@ -119,6 +122,26 @@ def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
         return write_batches(_read(parts), arrow_schema_of(frame), out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
+    """A folder of parts beside its place, renamed when it is whole."""
+    from pulse.runtime.failures import translated
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent))
+    try:
+        with translated():
+            frame.write.mode("overwrite").parquet((hidden / "new").as_uri())
+        if out.exists():
+            if not overwrite:
+                raise OutputError(
+                    f"--out {out}: it came to be there meanwhile; choose another name, or --overwrite it"
+                )
+            out.rename(hidden / "old")
+        (hidden / "new").rename(out)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _read(parts: list[Path]) -> Iterator[pa.RecordBatch]:

@@ -134,7 +134,7 @@ def test_an_interrupt_leaves_the_version(
 
     monkeypatch.setattr("pulse.runtime.revise.revise_units", interrupted)
     done = run("revise", model.path, "--revisions", load, *LOCAL)
-    assert (done.code, done.out, done.err) == (130, "", "interrupted; version 1 stands\n")
+    assert (done.code, done.out, done.err) == (130, "", "pulse: interrupted; version 1 stands\n")
     assert not caplog.records
     monkeypatch.undo()
     assert Model(model.path).version == 1
