@@ -16,12 +16,13 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ON_CLUSTER := $(addprefix tests/runtime/test_,$(addsuffix .py,spark frames modelling historical revised_spark predictive_job))
 ONLY ?=
 COMPARE ?=
+STRICT ?=
 DEMO ?= .demo
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests nojit cluster bench site format clean
+.PHONY: help install demo test lint types tests nojit cluster fuzz audit bench site format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -51,7 +52,7 @@ $(STAMP): setup.cfg pyproject.toml
 demo: install ## run the main job on sample data; pictures and a page in DEMO=.demo
 	$(BIN)/pulse demo --out '$(DEMO)'
 
-test: install lint types tests nojit cluster ## lint, types, the whole suite, the kernels with the JIT off, Spark on a cluster (WORKERS=2 at a time)
+test: install lint types tests nojit cluster audit ## lint, types, the whole suite, the kernels with the JIT off, Spark on a cluster, the audit (WORKERS=2 at a time)
 
 lint: install
 	$(BIN)/ruff check $(SOURCES)
@@ -75,6 +76,14 @@ cluster: install ## the demo and the Spark part of the suite on a standalone clu
 	$(BIN)/python -m tests.cluster.standalone -- sh -ec ' \
 	  $(BIN)/python -m pytest tests/cluster/test_programs.py; \
 	  $(BIN)/python -m pytest $(ON_CLUSTER) tests/cluster/test_shipped.py tests/cluster/test_kills.py'
+
+# New examples every time, two thousand a test; the suite itself runs the same few.
+fuzz: install ## look for input that crashes or hangs a reader or the query language (some 20 minutes; HYPOTHESIS_PROFILE=fuzz)
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/fuzz tests/language/test_fuzz.py
+
+# It asks a service on the Internet about every package. Where that cannot be reached it says so, and fails only if STRICT.
+audit: install ## hold what is installed against known vulnerabilities (STRICT=1: fail where nothing could be learned)
+	$(BIN)/python -m tests.audit $(if $(STRICT),--strict)
 
 bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; ONLY=fig5; COMPARE=run.json: fail where slower)
 	$(if $(QUICK),PULSE_BENCH_QUICK=1 )$(if $(QUICK)$(ONLY),,PULSE_BENCH_COMPILE=1 )$(BIN)/python -m pytest benchmarks --benchmark-only \
