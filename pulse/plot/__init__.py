@@ -21,7 +21,8 @@ from pulse.plot.prediction import Foretold, plot_prediction
 from pulse.plot.revised import plot_revised
 from pulse.plot.sweep import parameters_of, plot_sweep
 from pulse.plot.table import Table
-from pulse.plot.tracks import Together, plot_tracks
+from pulse.plot.together import Together, together
+from pulse.plot.tracks import plot_tracks
 
 __all__ = [
     "Code",
@@ -43,5 +44,6 @@ __all__ = [
     "plot_sweep",
     "plot_tracks",
     "save",
+    "together",
     "write_whole",
 ]

@@ -7,9 +7,10 @@ the ground is a circle in the picture, as far as a flat map allows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
 from pulse.core.segments import SegmentBatch
@@ -17,6 +18,7 @@ from pulse.core.time import to_microseconds
 from pulse.kernels.polynomial import evaluate
 from pulse.plot.errors import PlotError
 from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, tidy, titled
+from pulse.plot.together import Together, pairs_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,32 +33,25 @@ _TOUCHING = 2.0  # µs between two segments that follow each other
 _DEGREES = {"lon": "lat", "longitude": "latitude"}
 
 
-class Together(NamedTuple):
-    """That two objects were together from ``start`` to ``end`` (µs since 1970, or timestamps)."""
-
-    one: Any
-    other: Any
-    start: Any
-    end: Any
-
-
 def plot_tracks(
     batch: SegmentBatch,
     *,
     x: str | None = None,
     y: str | None = None,
-    pairs: Sequence[Together] = (),
+    pairs: Sequence[Together] | pa.Table = (),
     most: int = MOST_PAIRS,
     width: float = WIDE,
 ) -> Figure:
     """All tracks in grey, and the first ``most`` of the pairs in colour while they were together.
 
-    Beside it are some minutes of the first pair, with both places at the same instants.
+    Beside it are some minutes of the first pair, with both places at the same instants. An answer's rows about pairs, as a table,
+    are joined to pairs first (:func:`pulse.plot.together`), the longest first.
 
     ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
     """
     across, up = _positions(batch, x, y)
-    count = 2 if pairs else 1
+    shown = _known(pairs_of(pairs), batch)[:most]
+    count = 2 if shown else 1
     beside = width > NARROW + 1 and count == 2
     size = (width, 4.6 if beside or count == 1 else 2.0 * width)
     figure = blank(*size)
@@ -64,7 +59,6 @@ def plot_tracks(
     axes: list[Axes] = list(np.atleast_1d(made))
     scale = 1.0 if across in _DEGREES else 1e-3
     _all_tracks(axes[0], batch, across, up, scale)
-    shown = list(pairs)[:most]
     marks = [
         _highlight(axes[0], batch, pair, SERIES[i % len(SERIES)], across, up, scale)
         for i, pair in enumerate(shown)
@@ -94,6 +88,21 @@ def _positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, 
                 f"got {name or 'none'}, the model has {', '.join(names)}"
             )
     return str(found[0]), str(found[1])
+
+
+def _known(pairs: list[Together], batch: SegmentBatch) -> list[Together]:
+    """The pairs of which both have a track here: others may be of times that are not drawn."""
+    names = batch.schema.key_names
+    if len(names) != 1 or not pairs or not len(batch):
+        return pairs
+    there = set(batch.column(names[0]).unique().to_pylist())
+    found = [pair for pair in pairs if pair.one in there and pair.other in there]
+    if not found:
+        raise PlotError(
+            f"pairs: none of the {len(pairs):,} pairs, such as {pairs[0].one!r} and {pairs[0].other!r}, has tracks here; "
+            f"there are tracks such as {names[0]} {next(iter(sorted(there)))!r}"
+        )
+    return found
 
 
 def _aspect(batch: SegmentBatch, up: str, across: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,6 +99,43 @@ def test_tracks(run: Run, tmp_path: Path) -> None:
     assert run("plot", "tracks", tmp_path / "vessels", "--out", tmp_path / "map.png").code == 0
     one = ("--key", "3", "--out", tmp_path / "one.pdf")
     assert run("plot", "tracks", tmp_path / "vessels", *one).code == 0
+
+
+def test_tracks_of_pairs_are_drawn_and_listed(run: Run, tmp_path: Path) -> None:
+    fitted = local().fit(
+        vessels(),
+        key="id",
+        time="t",
+        model={"x": "linear", "y": "linear"},
+        error=1,
+        out=tmp_path / "vessels",
+    )
+    found = local().sql(
+        "select A.id as one, B.id as other from S as A join S as B on (A.id < B.id) "
+        "where distance(A.x, A.y, B.x, B.y) < 1e9",
+        streams={"S": fitted},
+    )
+    near = tmp_path / "near.parquet"
+    found.write(str(near))
+    asked = ("plot", "tracks", tmp_path / "vessels", "--pairs", near, "--most", 1)
+    drawn = run(*asked, "--out", tmp_path / "map.html")
+    assert drawn.code == 0, drawn.err
+    header, row, count = drawn.out.splitlines()[1:]
+    assert header.split() == ["one", "other", "from", "to", "minutes", "certain"]
+    assert row.split()[-2:] == ["100", "%"]
+    assert count.endswith("; the 1 longest are shown (--most)")
+    assert len(check_page((tmp_path / "map.html").read_text(encoding="utf-8")).all("td")) == 6
+    for name, table, expected in (
+        (
+            "strange",
+            pa.table({"t": pa.array([0], pa.timestamp("us")), "a": ["x"], "b": ["y"]}),
+            "has tracks here",
+        ),
+        ("single", pa.table({"t": pa.array([0], pa.timestamp("us")), "a": ["x"]}), "that name two objects"),
+    ):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        pairs = ("--pairs", tmp_path / f"{name}.parquet", "--out", tmp_path / "a.png")
+        refused(run("plot", "tracks", tmp_path / "vessels", *pairs), expected)
 
 
 def test_what_is_refused(run: Run, stored: Model, s: tuple[str, ...], tmp_path: Path) -> None:

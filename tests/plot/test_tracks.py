@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pulse.core import SegmentBatch, StreamSchema
@@ -67,6 +68,31 @@ def test_pairs_are_drawn_while_they_were_together_and_said_when() -> None:
     assert [len(line.get_xdata()) for line in dots] == [5, 5]
     np.testing.assert_allclose(dots[0].get_xdata(), dots[1].get_xdata())  # the same instants
     assert near.get_title(loc="left") == "1 and 2"
+
+
+def test_pairs_may_be_the_rows_of_an_answer() -> None:
+    rows = pa.table(
+        {
+            "t": pa.array([100 * SECOND, 200 * SECOND], pa.timestamp("us")),
+            "a": [1, 1],
+            "b": [2, 2],
+            "certainty": ["certain", "likely"],
+        }
+    )
+    (legend,) = plot_tracks(fleet(), pairs=rows).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["1 and 2, 00:01 to 00:03"]
+    assert len(plot_tracks(fleet(), pairs=rows.slice(0, 1)).axes) == 2  # an instant alone
+    assert len(plot_tracks(fleet(), pairs=rows.slice(0, 0)).axes) == 1
+
+
+def test_pairs_without_tracks_are_left_out_and_said_if_there_are_no_others() -> None:
+    known, unknown = Together(1, 2, 0, 400 * SECOND), Together("a", 2, 0, 400 * SECOND)
+    (legend,) = plot_tracks(fleet(), pairs=[unknown, known]).legends
+    assert len(legend.get_texts()) == 1
+    with pytest.raises(
+        PlotError, match=r"none of the 1 pairs, such as 'a' and 2, has tracks here; .* such as id 1"
+    ):
+        plot_tracks(fleet(), pairs=[unknown])
 
 
 def test_a_way_is_broken_where_nothing_was_heard() -> None:

@@ -1,0 +1,135 @@
+"""Which two objects an answer speaks of, and from when to when: its rows joined to stretches.
+
+A query for pairs (near each other, following each other) answers with many rows of one pair: an instant each, or a range each.
+What a person asks is when the pair began and when it ended::
+
+    t      id1  id2                    id1  id2  start  end
+    10:01  1    2
+    10:02  1    2          ──>         1    2    10:01  10:03
+    10:03  1    2
+    10:09  1    2                      1    2    10:09  10:09
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.errors import unknown_column
+from pulse.core.time import to_microseconds
+from pulse.plot.errors import PlotError
+
+_TOUCHING = 2  # µs between two ranges that follow each other
+_NO_KEYS = ("certainty", "kind")
+
+
+class Together(NamedTuple):
+    """That two objects were together from ``start`` to ``end`` (µs since 1970, or timestamps).
+
+    ``certain`` is the share of that time, or of its instants, at which an answer is certain, if it is from one.
+    """
+
+    one: Any
+    other: Any
+    start: Any
+    end: Any
+    certain: float | None = None
+
+
+def together(found: pa.Table, *, pair: tuple[str, str] | None = None) -> list[Together]:
+    """The rows of an answer about pairs joined to stretches without a break, the longest first.
+
+    Tuples are joined that are no more than the rate apart (the smallest step between any two instants of the answer), segments
+    that touch. ``pair`` names the columns of the two objects: by default the first two that hold whole numbers or texts. A row of
+    (2, 1) is of the same pair as one of (1, 2). What is only ``possible`` does not count.
+    """
+    if "certainty" in found.column_names:
+        held = np.array([word != "possible" for word in found.column("certainty").to_pylist()], dtype=bool)
+        found = found.filter(pa.array(held))
+    one, other = (found.column(name).to_pylist() for name in _pair(found, pair))
+    start, end, step = _ranges(found)
+    sure = np.ones(found.num_rows, dtype=bool)
+    if "certainty" in found.column_names:
+        sure = np.array([word == "certain" for word in found.column("certainty").to_pylist()], dtype=bool)
+    names: dict[frozenset[Any], tuple[Any, Any]] = {}
+    rows: dict[frozenset[Any], list[int]] = {}
+    for i, both in enumerate(zip(one, other, strict=True)):
+        names.setdefault(frozenset(both), both)
+        rows.setdefault(frozenset(both), []).append(i)
+    made = [
+        Together(*names[key], *stretch)
+        for key, of in rows.items()
+        for stretch in _stretches(start[of], end[of], sure[of], step)
+    ]
+    return sorted(made, key=lambda stretch: stretch.start - stretch.end)
+
+
+def pairs_of(given: Sequence[Together] | pa.Table) -> list[Together]:
+    """Pairs as they were given, or those that an answer's rows tell."""
+    return together(given) if isinstance(given, pa.Table) else list(given)
+
+
+def _pair(found: pa.Table, pair: tuple[str, str] | None) -> tuple[str, str]:
+    if pair is not None:
+        for name in pair:
+            if name not in found.column_names:
+                raise unknown_column(name, found.column_names, "pairs")
+        return pair
+    names = [
+        field.name
+        for field in found.schema
+        if field.name not in _NO_KEYS and (pa.types.is_integer(field.type) or _is_text(field.type))
+    ]
+    if len(names) < 2:
+        raise PlotError(
+            "pairs: expected rows that name two objects, in the first two columns of whole numbers or texts; "
+            f"got {', '.join(found.column_names) or 'no columns'}"
+        )
+    return names[0], names[1]
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return _is_text(type_.value_type)
+    return bool(
+        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    )
+
+
+def _ranges(found: pa.Table) -> tuple[IntArray, IntArray, int]:
+    """From when to when each row holds, in µs, and how far apart two rows may be that belong together."""
+    if {"ref", "lo", "hi"} <= set(found.column_names):
+        ref = to_microseconds(found.column("ref"))
+        low, high = (
+            ref + np.round(found.column(name).to_numpy() * 1e6).astype(np.int64) for name in ("lo", "hi")
+        )
+        return low, high, _TOUCHING
+    times = [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
+    if not times:
+        raise PlotError(
+            f"pairs: expected rows with a time, or with 'ref', 'lo' and 'hi'; got {', '.join(found.column_names)}"
+        )
+    at = to_microseconds(found.column(times[0]))
+    steps = np.diff(np.unique(at))
+    return at, at, int(steps.min()) if len(steps) else 0
+
+
+def _stretches(start: IntArray, end: IntArray, sure: BoolArray, step: int) -> list[tuple[int, int, float]]:
+    """The rows of one pair: start, end, and the share that is certain."""
+    order = np.argsort(start, kind="stable")
+    start, end, sure = start[order], end[order], sure[order]
+    reached = np.maximum.accumulate(end)
+    begins = np.flatnonzero(np.r_[True, start[1:] > reached[:-1] + step])
+    weights: FloatArray = np.maximum(end - start, 0).astype(np.float64)
+    if not weights.any():  # instants count each
+        weights = np.ones(len(start))
+    found = []
+    for a, b in zip(begins.tolist(), [*begins[1:].tolist(), len(start)], strict=True):
+        whole = float(weights[a:b].sum())
+        share = float(weights[a:b][sure[a:b]].sum()) / whole if whole else float(sure[a:b].mean())
+        found.append((int(start[a]), int(reached[b - 1]), share))
+    return found
