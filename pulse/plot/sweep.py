@@ -90,4 +90,17 @@ def _write(axes: Any, grid: Any, image: Any, width: float) -> None:
     for (i, j), one in np.ndenumerate(grid):
         if np.isfinite(one):
             colour = "white" if image.norm(one) < 0.55 else INK
-            axes.text(j, i, f"{one:.{digits}g}", ha="center", va="center", fontsize=size, color=colour)
+            axes.text(j, i, short(one, digits), ha="center", va="center", fontsize=size, color=colour)
+
+
+def short(value: float, digits: int) -> str:
+    """A number for a cell of a map: large ones in thousands, millions or billions rather than with an exponent.
+
+    >>> [short(one, 2) for one in (20764.0, -740.2, 0.0313, 8.6e-7, 999_600.0, 3.2e12)]
+    ['20.8k', '-740', '0.031', '8.6e-07', '1000k', '3.2e+12']
+    """
+    for least, unit, sign in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if least <= abs(value) < 1e12:
+            scaled = value / unit
+            return f"{scaled:.0f}{sign}" if abs(scaled) >= 100 else f"{scaled:.3g}{sign}"
+    return f"{value:.0f}" if 10**digits <= abs(value) < 1e4 else f"{value:.{digits}g}"

@@ -73,6 +73,14 @@ def test_values_are_written_into_few_cells_only() -> None:
     assert len(axes.get_xticks()) <= 14
 
 
+def test_large_values_are_written_without_exponents() -> None:
+    seconds = pa.table(
+        {"a": [1, 1, 2, 2], "b": [5, 6, 5, 6], "seconds": [20_764.0, 20_654.0, 740.0, -12.5e6]}
+    )
+    axes, _ = plot_sweep(seconds, ["a", "b"]).axes
+    assert sorted(text.get_text() for text in axes.texts) == ["-12.5M", "20.7k", "20.8k", "740"]
+
+
 def test_parameters_of_a_summary_that_was_written() -> None:
     assert parameters_of(SUMMARY.append_column("certain_seconds", SUMMARY["seconds"])) == ["a", "b"]
     with pytest.raises(PlotError, match="this is no summary of a sweep"):
