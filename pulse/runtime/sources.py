@@ -283,10 +283,18 @@ def read_file(stream: StreamJob, file: Path) -> pa.Table:
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
     with _readable(file, stream):
         if stream.format == "parquet":
-            return pq.ParquetFile(file).read()
+            return _spelled(pq.ParquetFile(file).read())
         if stream.format == "csv":
-            return read_csv(file, listed, Dialect.of(stream.options))
+            return _spelled(read_csv(file, listed, Dialect.of(stream.options)))
         return read_json(file, listed)
+
+
+def _spelled(table: pa.Table) -> pa.Table:
+    """The table, whose names and texts are text: Arrow reads bytes that are none, and what asks for them fails later."""
+    for name in table.column_names:
+        if pa.types.is_string(table.column(name).type):
+            table.column(name).validate(full=True)
+    return table
 
 
 def settled(job: Job) -> Job:

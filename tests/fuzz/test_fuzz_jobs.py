@@ -184,3 +184,40 @@ def test_no_byte_of_state_changes_unnoticed(data: bytes) -> None:
     good = {"batch": 3, "seen": {"S": ["a", "b"]}, "numbers": list(range(50))}
     found = answer(unpack_state, data)
     assert isinstance(found, StateError) or found == good
+
+
+# -- tuples of a running job ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["parquet", "csv", "json"])
+def fresh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A job's folder with two files to read, and what they are."""
+    folder = tmp_path_factory.mktemp(f"fresh-{request.param}")
+    climbing(folder / "in", format=request.param)
+    return folder, request.param
+
+
+@given(data=st.data())
+def test_a_job_reads_damaged_files_or_refuses_them(fresh: tuple[Path, str], data: st.DataObject) -> None:
+    folder, format = fresh
+    files = [folder / "in" / f"{number}.{format}" for number in (0, 1)]
+    good = [file.read_bytes() for file in files]
+    stream = {name: value for name, value in STREAM.items() if name != "columns"}
+    values = {**GOOD, "streams": {"S": {**stream, "format": format}}, "sink": {"kind": "none"}}
+    del values["checkpoint"]
+    number = data.draw(st.integers(0, 1))
+    try:
+        files[number].write_bytes(data.draw(damaged_bytes(good[number])))
+        answer(lambda: run_local(job_of(values, folder=folder)))
+    finally:
+        for file, whole in zip(files, good, strict=True):
+            file.write_bytes(whole)
+
+
+def test_a_job_reads_good_files(fresh: tuple[Path, str]) -> None:
+    folder, format = fresh
+    stream = {name: value for name, value in STREAM.items() if name != "columns"}
+    made = job_of(
+        {**GOOD, "streams": {"S": {**stream, "format": format}}, "checkpoint": "kept"}, folder=folder
+    )
+    assert not isinstance(answer(run_local, made), PulseError)
