@@ -70,7 +70,9 @@ def common(
             help="Say more; twice: debugging and tracebacks.",
         ),
     ] = 0,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="No warnings and no progress: results and errors only.")
+    ] = False,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),

@@ -6,10 +6,13 @@ import atexit
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -77,7 +80,7 @@ def session(
     for key, value in {**settings(local=local), **conf}.items():
         builder = builder.config(key, value)
     try:
-        with nullcontext() if local else shipping.importable():
+        with _starting(), nullcontext() if local else shipping.importable():
             started = builder.getOrCreate()
     except PySparkRuntimeError as e:
         if e.getCondition() != "JAVA_GATEWAY_EXITED":
@@ -89,6 +92,29 @@ def session(
     if not local:
         shipping.ship(started)
     return started
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Ctrl-C counts when Spark has started: a JVM whose launch is broken off lives on, with nobody to tell it to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        seen.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if (
+            signal.getsignal(signal.SIGINT) is note
+        ):  # else Spark has put its own in place, which ends jobs as well
+            signal.signal(signal.SIGINT, before)
+    if seen:
+        raise KeyboardInterrupt
 
 
 def chosen_master(given: str | None = None) -> str:

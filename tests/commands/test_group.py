@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,31 @@ def test_interrupted_data_leaves_no_file(run: Run, tmp_path: Path, monkeypatch: 
     done = run("generate", "ticks", "--rows", "1000", "--out", tmp_path / "ticks.parquet")
     assert done == (130, "", "pulse: interrupted; nothing is left half-written\n")
     assert _files(tmp_path) == []
+
+
+@pytest.mark.parametrize("at", ["launch", "later"])
+def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path, at: str) -> None:
+    """Whatever holds the pipes lives; and a terminal sends Ctrl-C to all processes of the group."""
+    pq.write_table(ticks(), tmp_path / "ticks.parquet")
+    asked = ("--key", "symbol", "--time", "t", "--model", "price:step", "--error", "0.5")
+    command = [PULSE, "fit", str(tmp_path / "ticks.parquet"), *asked, "--out", str(tmp_path / "model")]
+    with subprocess.Popen(
+        [*command, "--engine", "spark"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        while running.poll() is None and not children.read_text().split():
+            time.sleep(0.02)
+        time.sleep(0.5 if at == "launch" else 1.5)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out) == (130, ""), err
+    assert err.endswith("pulse: interrupted; nothing is left half-written\n")
+    assert "Traceback" not in err
+    assert _files(tmp_path) == ["ticks.parquet"]
 
 
 def test_a_reader_that_goes_away_is_no_error_to_speak_of(stored: Model) -> None:
