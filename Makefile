@@ -22,7 +22,7 @@ DEMO ?= .demo
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests nojit cluster fuzz audit bench site format clean
+.PHONY: help install demo test lint types tests nojit cluster fuzz audit bench site dist format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -52,7 +52,7 @@ $(STAMP): setup.cfg pyproject.toml
 demo: install ## run the main job on sample data; pictures and a page in DEMO=.demo
 	$(BIN)/pulse demo --out '$(DEMO)'
 
-test: install lint types tests nojit cluster audit ## lint, types, the whole suite, the kernels with the JIT off, Spark on a cluster, the audit (WORKERS=2 at a time)
+test: install lint types tests nojit site dist cluster audit ## lint, types, the whole suite, the kernels with the JIT off, the documentation, the wheel, Spark on a cluster, the audit
 
 lint: install
 	$(BIN)/ruff check $(SOURCES)
@@ -94,6 +94,15 @@ bench: install ## run the benchmarks and write a report (QUICK=1: small sizes; O
 site: install ## build the documentation into docs/_build/html; fails at a broken link or a failing notebook
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+# The wheel is built from the sdist, so that each holds what it needs; the environment it is tried in has nothing else.
+dist: install ## build sdist and wheel into dist/, install the wheel in an empty environment and run the demo there
+	rm -rf dist build $(VENV)/empty
+	$(BIN)/python -m build --no-isolation --outdir dist . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	$(BIN)/python -m venv $(VENV)/empty
+	$(VENV)/empty/bin/python -m pip install --quiet --disable-pip-version-check --no-input dist/*.whl
+	cd $(VENV)/empty && bin/pulse --version && bin/pulse demo --rows 200k --out demo
+	rm -rf $(VENV)/empty build
 
 format: install ## format the sources and mend what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)
