@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrow_types import canonical_type
-from pulse.core.errors import SessionError, unknown_column
+from pulse.core.errors import SessionError, UnknownColumnError, unknown_column
+from pulse.datasets.ais import PROJECTED
 from pulse.datasets.format import Format
 from pulse.language import parse
 from pulse.operators.fit_spec import FitSpec
@@ -55,7 +56,7 @@ class Order:
         columns = found.columns
         for name in (*key, time, *model, *keep):
             if name not in columns.names:
-                raise unknown_column(name, columns.names, found.where)
+                raise _missing(name, columns.names, found.where)
         schema = StreamSchema.of(
             key={name: _plain(columns.field(name).type, name) for name in key},
             time=time,
@@ -109,6 +110,17 @@ class Order:
             keep_tuples=keep_tuples,
             progress=progress,
         )
+
+
+def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
+    """A column that is not there; where positions are on offer in degrees, how they become metres."""
+    error = unknown_column(name, columns, where)
+    folded = {column.casefold() for column in columns}
+    if name in PROJECTED and folded & {"lat", "latitude"} and folded & {"lon", "longitude"}:
+        return UnknownColumnError(
+            f"{error}; --format ais (format='ais') projects positions to x and y, in metres"
+        )
+    return error
 
 
 def completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:

@@ -107,6 +107,18 @@ def test_rooms(run: Run, tmp_path: Path) -> None:
     assert "max gap 2 h" in done.out
 
 
+def test_positions_in_degrees_are_said_to_be_projected_by_a_format(run: Run, tmp_path: Path) -> None:
+    times = pa.array([0, 1], pa.timestamp("us"))
+    reports = pa.table({"mmsi": [1, 1], "t": times, "LAT": [1.0, 1.1], "LON": [2.0, 2.1]})
+    pq.write_table(reports, tmp_path / "ais.parquet")
+    asked = ("--key", "mmsi", "--time", "t", "--error", 1, "--out", tmp_path / "no", *LOCAL)
+    done = run("fit", tmp_path / "ais.parquet", "--model", "x:linear,y:linear", *asked)
+    assert done.code != 0
+    assert "there is no column 'x'" in done.err
+    assert "--format ais (format='ais') projects positions to x and y, in metres" in done.err
+    assert "--format ais" not in run("fit", tmp_path / "ais.parquet", "--model", "z:linear", *asked).err
+
+
 def test_vessels(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ais.csv").write_text(AIS)
     done = run(
