@@ -291,9 +291,9 @@ def read_file(stream: StreamJob, file: Path) -> pa.Table:
 
 def _spelled(table: pa.Table) -> pa.Table:
     """The table, whose names and texts are text: Arrow reads bytes that are none, and what asks for them fails later."""
-    for name in table.column_names:
-        if pa.types.is_string(table.column(name).type):
-            table.column(name).validate(full=True)
+    for _, column in zip(table.column_names, table.columns, strict=True):  # a name may be there twice
+        if pa.types.is_string(column.type):
+            column.validate(full=True)
     return table
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pulse.core.errors import PulseError
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 SECONDS = 60
 """No input of a fuzz test takes a hundredth of it: who gets there does not end, however slow the machine."""
+
+
+a_share = settings(max_examples=max(10, settings().max_examples // 3))
+"""For tests of many readers, or of slow ones: a share of what the profile says, so that all of them take as long as one may."""
 
 
 class Hang(BaseException):

@@ -22,7 +22,7 @@ from pulse.datasets.revision_readers import detect_reader, read_revisions
 from pulse.datasets.splits import read_splits
 from pulse.runtime.sources import SourceError
 from pulse.runtime.text_tuples import Dialect, read_csv, read_json
-from tests.fuzz.harness import NASTY, answer, damaged_bytes, put
+from tests.fuzz.harness import NASTY, a_share, answer, damaged_bytes, put
 
 TICKS = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step", "size": "step"})
 VESSELS = StreamSchema.of(key={"mmsi": "int64"}, time="t", modelled={"x": "linear", "y": "linear"})
@@ -182,6 +182,7 @@ def test_the_good_ones_are_read(what: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", FILES)
+@a_share
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(what: str, folder: Path, data: st.DataObject) -> None:
     name, good, job = FILES[what]
@@ -192,7 +193,7 @@ def test_a_damaged_file_is_read_or_refused(what: str, folder: Path, data: st.Dat
 def test_files_cut_short_anywhere(what: str, folder: Path) -> None:
     name, good, job = FILES[what]
     for data in good:
-        for length in range(0, len(data), max(1, len(data) // 40)):
+        for length in range(0, len(data), max(1, len(data) // 25)):
             answer(job, put(folder, name, data[:length]))
 
 

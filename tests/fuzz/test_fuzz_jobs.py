@@ -16,7 +16,16 @@ from pulse.runtime.predictive_job import Job, job_of, read_job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_state import StateError, pack_state, unpack_state
 from pulse.runtime.sources import predictor_of
-from tests.fuzz.harness import NASTY, answer, damaged_bytes, damaged_text, damaged_tree, json_values, put
+from tests.fuzz.harness import (
+    NASTY,
+    a_share,
+    answer,
+    damaged_bytes,
+    damaged_text,
+    damaged_tree,
+    json_values,
+    put,
+)
 from tests.runtime.test_predictive_local import climbing
 
 STREAM = {
@@ -157,6 +166,7 @@ def test_a_checkpoint_is_gone_on_from(ran: Path, tmp_path: Path) -> None:
     assert not isinstance(found, PulseError), found
 
 
+@a_share
 @given(data=st.data())
 def test_a_damaged_checkpoint_is_refused_or_gone_on_from(
     ran: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -197,6 +207,7 @@ def fresh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return folder, request.param
 
 
+@a_share
 @given(data=st.data())
 def test_a_job_reads_damaged_files_or_refuses_them(fresh: tuple[Path, str], data: st.DataObject) -> None:
     folder, format = fresh

@@ -23,7 +23,7 @@ from pulse.store.manifest import FILE, Manifest
 from pulse.store.model import Model
 from pulse.store.units import read_unit, units
 from pulse.stream.log import AccentLog
-from tests.fuzz.harness import answer, damaged_bytes, damaged_tree, json_values
+from tests.fuzz.harness import a_share, answer, damaged_bytes, damaged_tree, json_values
 from tests.store.revising import fitted
 
 ACCENTS = AccentLog.parse(["2020-09-13T12:26:50 [[k = 'a', alter(x, y / 4)]]"], times=["t"])
@@ -98,6 +98,7 @@ def test_the_good_one_is_read(whole: Path) -> None:
     assert len(model.read())
 
 
+@a_share
 @given(data=st.data())
 def test_a_damaged_manifest_is_read_or_refused(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -122,6 +123,7 @@ def test_json_that_is_no_manifest_is_refused(tmp_path_factory: pytest.TempPathFa
     assert isinstance(answer(Manifest.read, folder), StoreError)
 
 
+@a_share
 @given(data=st.data())
 def test_a_model_with_a_damaged_file_is_read_or_refused(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
