@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time as clock
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pulse.commands.options import Engine, JsonSummary, Master
+
+if TYPE_CHECKING:
+    from pulse.datasets.format import Format
 
 
 def fit(
@@ -57,6 +60,12 @@ def fit(
     format: Annotated[
         str | None,
         typer.Option("--format", help="parquet, csv, taq, taq-daily, taq-parquet, ais; else found out."),
+    ] = None,
+    projection: Annotated[
+        str | None,
+        typer.Option(
+            "--projection", help="Of AIS positions: EPSG:25832 or PROJ text; else by the first file."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
     append: Annotated[
@@ -119,7 +128,7 @@ def fit(
             nonfinite=nonfinite,
             keep=options.names(keep),
             points=points,
-            format=format,
+            format=_format(format, projection),
             out=out,
             overwrite=overwrite,
             append=append,
@@ -140,3 +149,15 @@ def fit(
     for line in report.lines(fitted.manifest):
         typer.echo(line)
     typer.echo(f"written to {out} in {seconds:.1f} s")
+
+
+def _format(name: str | None, projection: str | None) -> str | Format | None:
+    """The format by name, or AIS with a projection of the user's."""
+    from pulse.commands.options import OptionError
+    from pulse.datasets.registry import get_format
+
+    if projection is None:
+        return name
+    if name not in (None, "ais"):
+        raise OptionError(f"--projection {projection}: goes with --format ais, got --format {name}")
+    return get_format("ais", projection=projection)

@@ -132,6 +132,18 @@ def test_vessels(run: Run, tmp_path: Path) -> None:
     assert "reading" in done.out  # the projection is stated
 
 
+def test_vessels_in_a_projection_of_ones_own(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ais.csv").write_text(AIS)
+    asked = ("--model", "x:linear,y:linear", "--error", 10, "--out", tmp_path / "vessels", *LOCAL)
+    done = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:3395", *asked)
+    assert (done.code, done.err) == (0, "")
+    assert "x, y: metres, EPSG:3395: distances within" in done.out
+    wrong = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:0", *asked, "--overwrite")
+    assert "PROJ does not understand 'EPSG:0'" in wrong.err
+    other = run("fit", tmp_path / "ais.csv", "--projection", "EPSG:3395", "--format", "csv", *asked)
+    assert "--projection EPSG:3395: goes with --format ais, got --format csv" in other.err
+
+
 def test_spark_from_the_shell(tmp_path: Path, ticks_file: Path) -> None:
     command = [
         sys.executable,
