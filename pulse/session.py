@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema, parse_duration
 from pulse.core.errors import SessionError as SessionError  # users take it from here
+from pulse.core.errors import was_interrupted
 from pulse.datasets.format import Format
 from pulse.operators.fit_spec import FitSpec
 from pulse.runtime.fit_data import Engine
@@ -88,7 +89,11 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._spark is not None and self._started and was_interrupted(error):
+            from pulse.runtime.spark import hush
+
+            hush(self._spark)
         self.stop()
 
     def open(self, path: str | os.PathLike[str], *, version: int | None = None, as_of: Any = None) -> Model:

@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from pulse.core.errors import was_interrupted
+
 INTERRUPTED, NOBODY_READS = 130, 141  # as shells say it: 128 and the number of the signal
 
 GROUPS = {
@@ -19,6 +21,7 @@ GROUPS = {
     "Questions": ("query", "sweep", "explain", "lineage", "check", "plot"),
     "Running": ("run", "ship"),
 }
+_INTERRUPTED = "pulse: interrupted; nothing is left half-written"
 _SPEAKING = re.compile(r"-q|--quiet|-v+|--verbose")
 
 
@@ -46,13 +49,19 @@ class Commands(TyperGroup):
         logging.getLogger().addFilter(_unless_interrupted)
         try:
             return super().invoke(ctx)
+        except typer.Exit:  # a command has had its own word
+            raise
         except KeyboardInterrupt:
-            typer.echo("pulse: interrupted; nothing is left half-written", err=True)
+            typer.echo(_INTERRUPTED, err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # What is still to be flushed when Python ends must not complain once more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(NOBODY_READS) from None
+        except Exception as e:
+            if not was_interrupted(e):
+                if isinstance(e, BrokenPipeError):
+                    _nobody_reads()
+                    raise typer.Exit(NOBODY_READS) from None
+                raise
+            typer.echo(_INTERRUPTED, err=True)
+            raise typer.Exit(INTERRUPTED) from None
         finally:
             logging.getLogger().removeFilter(_unless_interrupted)
 
@@ -68,6 +77,12 @@ def speaking_first(args: list[str]) -> list[str]:
     return [*moved, *(one for one in args[:end] if not _SPEAKING.fullmatch(one)), *args[end:]]
 
 
+def _nobody_reads() -> None:
+    """What is still to be flushed when Python ends must not complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _unless_interrupted(record: logging.LogRecord) -> bool:
-    """Not what the gateway to Spark says with a traceback when it is interrupted."""
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+    """Not what the gateway to Spark says with a traceback when it is interrupted, or is used while it is."""
+    error = None if record.exc_info is None else record.exc_info[1]
+    return not (was_interrupted(error) or "reentrant call" in f"{error and error.__context__}")

@@ -14,6 +14,21 @@ class PulseError(Exception):
     """Every error that Pulse raises on purpose."""
 
 
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: libraries that are interrupted fail in ways of their own.
+
+    >>> was_interrupted(KeyboardInterrupt()), was_interrupted(ValueError())
+    (True, False)
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class SessionError(PulseError, ValueError):
     """The session was asked for something it cannot do."""
 

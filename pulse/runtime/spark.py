@@ -12,9 +12,10 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession as SparkSession  # upper layers take the type from here
@@ -115,6 +116,12 @@ def _starting() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt
+
+
+def hush(spark: SparkSession) -> None:
+    """Let Spark log nothing more: what is cut short complains at length, to nobody's use."""
+    with suppress(Py4JError):  # it may have been cut short itself
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def chosen_master(given: str | None = None) -> str:

@@ -165,6 +165,23 @@ def test_interrupted_data_leaves_no_file(run: Run, tmp_path: Path, monkeypatch: 
     assert _files(tmp_path) == []
 
 
+def test_an_interrupt_that_a_library_made_something_else_of(
+    run: Run, s: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's collecting does."""
+
+    def failing(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise RuntimeError("the stream broke off")  # noqa: B904
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", failing)
+    done = run("query", *s, HIGH, "--out", tmp_path / "out.parquet")
+    assert done == (130, "", "pulse: interrupted; nothing is left half-written\n")
+    assert _files(tmp_path) == []
+
+
 @pytest.mark.parametrize("at", ["launch", "later"])
 def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path, at: str) -> None:
     """Whatever holds the pipes lives; and a terminal sends Ctrl-C to all processes of the group."""
