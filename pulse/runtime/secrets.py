@@ -55,12 +55,21 @@ def check_secrets(options: Mapping[str, str], where: str) -> None:
             raise SecretError(
                 f"{where}: '{name}' needs {missing[0]}, which the environment does not have; export {missing[0]}=… first"
             )
-        alone = _SECRET.search(name) and not _PLAIN.search(name) and not named and value.strip()
+        alone = looks_secret(name) and not named and value.strip()
         if alone or _WITHIN.search(value):
             raise SecretError(
                 f"{where}: '{name}' is a secret; expected it in the environment, such as "
                 f"'{name}' = \"${{PULSE_SECRET}}\", got it written out"
             )
+
+
+def looks_secret(name: str) -> bool:
+    """Whether an option of this name holds a secret.
+
+    >>> looks_secret("kafka.ssl.key.password"), looks_secret("kafka.sasl.oauthbearer.token.endpoint.url")
+    (True, False)
+    """
+    return bool(_SECRET.search(name)) and not _PLAIN.search(name)
 
 
 def resolved(options: Mapping[str, str]) -> dict[str, str]:

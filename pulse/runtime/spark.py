@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession as SparkSession  # upper layers take the ty
 from pulse.core.errors import JavaNotFoundError
 from pulse.runtime import shipping
 from pulse.runtime.java import find_java
+from pulse.runtime.secrets import looks_secret
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,8 @@ def _reconfigured(spark: SparkSession, conf: dict[str, str | int | bool]) -> Spa
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
         else:
-            log.warning("Spark already runs: %s stays %s", key, spark.conf.get(key, "unset"))
+            kept = "as it is" if looks_secret(key) else spark.conf.get(key, "unset")
+            log.warning("Spark already runs: %s stays %s", key, kept)
     return spark
 
 

@@ -112,6 +112,18 @@ def test_a_job_on_spark_keeps_no_secret(
     assert not files_with(tmp_path, SECRET)
 
 
+def test_a_setting_that_stays_is_not_told_if_it_is_secret(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pulse.runtime.spark import session
+
+    spark.sparkContext._jsc.sc().conf().set("spark.ssl.keyPassword", SECRET)
+    session(**{"spark.ssl.keyPassword": "another", "spark.driver.memory": "3g"})
+    assert "spark.ssl.keyPassword stays as it is" in caplog.text
+    assert SECRET not in caplog.text
+    assert "another" not in caplog.text
+
+
 def test_what_spark_raises_has_no_secret(tmp_path: Path, spark: Any) -> None:
     from pulse.runtime.predictive import start
 
