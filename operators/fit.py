@@ -196,9 +196,9 @@ class Fitter:
                     names = self.spec.schema.modelled_names
                     bad = next(a for a in range(len(names)) if not np.isfinite(v[a, i]))
                     key = encoded.keys[encoded.codes[rows[i]]]
-                    counts.first_not_finite = (
-                        f"{names[bad]} = {v[bad, i]} of key {key!r} at {format_instant(int(t[i]))}"
-                    )
+                    whose = zip(self.spec.schema.key_names, key, strict=True)
+                    of = f" of {', '.join(f'{name} {value!r}' for name, value in whose)}" if key else ""
+                    counts.first_not_finite = f"{names[bad]} = {v[bad, i]}{of} at {format_instant(int(t[i]))}"
             aside = table.take(pa.array(np.sort(rows[where])))
             self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
 

@@ -103,7 +103,7 @@ def test_rooms(run: Run, tmp_path: Path) -> None:
     model = Model(tmp_path / "rooms")
     spec = spec_of(model, error=0.5, max_gap=7_200_000_000, nonfinite="hole")
     assert certificates.problems(rooms(), model.read(), spec) == []
-    assert "5 tuples set aside, not finite; first: temp = nan of key ('A1',) at 2023-" in done.out
+    assert "5 tuples set aside, not finite; first: temp = nan of id 'A1' at 2023-" in done.out
     assert "max gap 2 h" in done.out
 
 

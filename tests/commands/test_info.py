@@ -44,7 +44,7 @@ def test_for_people(stored: Model) -> None:
     for said in (
         "5 tuples in ",
         "1 tuples set aside, out of order",
-        "1 tuples set aside, not finite; first: x = nan of key ('a',)",
+        "1 tuples set aside, not finite; first: x = nan of k 'a'",
         "1 tuples superseded at their own instant",
         "source    the table",
         f"by Pulse {pulse.__version__}",

@@ -127,7 +127,7 @@ def test_values_that_are_no_numbers_are_set_aside_with_the_first_named() -> None
     table = tuples([0, 1, 2, 3], k=["a", "b", "a", "a"], x=[1, float("inf"), None, 2])
     segments, fitter = fit_chunks([table], STEP)
     assert fitter.counts.not_finite == 2
-    assert fitter.counts.first_not_finite == "x = inf of key ('b',) at 2023-11-14T22:13:21.000000Z"
+    assert fitter.counts.first_not_finite == "x = inf of k 'b' at 2023-11-14T22:13:21.000000Z"
     aside = fitter.take_aside()
     assert aside is not None
     assert aside.column("t").to_pylist() == table.column("t").slice(1, 2).to_pylist()

@@ -140,7 +140,7 @@ def test_what_was_set_aside_is_there_with_its_reason() -> None:
     ]
     counts = model.manifest.counts
     assert (counts["tuples"], counts["late"], counts["not_finite"]) == (5, 1, 1)
-    assert "x = nan of key ('a',)" in counts["first_not_finite"]
+    assert "x = nan of k 'a'" in counts["first_not_finite"]
 
 
 def test_statistics_are_the_worst_achieved(stored: Model) -> None:
