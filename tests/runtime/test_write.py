@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.runtime import historical
-from pulse.runtime.write import OutputError, check, write_batches
+from pulse.runtime.write import OutputError, check, write_batches, write_frame
 from pulse.store.model import Model
 from tests.runtime.asking import local, prices, rows_of
 
@@ -202,3 +202,36 @@ def test_answers_of_spark(
     with pytest.raises(OutputError, match="CSV cannot hold price"):
         answer.write(str(tmp_path / "out.csv"), tuples=False)
     assert left(tmp_path) == ["folder", "out.parquet"]
+
+
+class _Frame:
+    """As far as a writer of folders looks at a DataFrame: one part, then the error if there is one."""
+
+    def __init__(self, error: type[BaseException] | None = None) -> None:
+        self.write, self._error = self, error
+
+    def mode(self, _: str) -> _Frame:
+        return self
+
+    def parquet(self, uri: str) -> None:
+        folder = Path(uri.removeprefix("file://"))
+        folder.mkdir()
+        (folder / "part-0.parquet").write_text("new")
+        if self._error is not None:
+            raise self._error
+
+
+def test_a_folder_appears_whole_or_the_old_one_stays(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write_frame(_Frame(KeyboardInterrupt), f"{out}/")
+    assert left(tmp_path / "new") == []
+    out.mkdir()
+    (out / "part-9.parquet").write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write_frame(_Frame(KeyboardInterrupt), f"{out}/", overwrite=True)
+    assert left(out) == ["part-9.parquet"]
+    with pytest.raises(OutputError, match="meanwhile"):
+        write_frame(_Frame(), f"{out}/")
+    assert write_frame(_Frame(), f"{out}/", overwrite=True) is None
+    assert (left(out), left(tmp_path / "new")) == (["part-0.parquet"], ["out"])
