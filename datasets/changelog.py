@@ -125,7 +125,10 @@ def sifted(
 
 
 def kind_column(names: list[str], where: str) -> str:
-    """The column that says what each row does."""
+    """The column that says what each row does; one that is written as here goes before others."""
+    for name in KIND_COLUMNS:
+        if name in names:
+            return name
     for name in KIND_COLUMNS:
         for own in names:
             if own.casefold() == name:

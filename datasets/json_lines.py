@@ -46,8 +46,9 @@ def arrow_json(path: str | Path, options: pyarrow.json.ParseOptions | None = Non
 def read_json_lines(path: str) -> tuple[pa.Table, list[Unread]]:
     """The rows of a file, and the lines that are none of them, with their numbers from 1."""
     try:
+        Path(path).read_bytes().decode()  # Arrow passes names and texts on that are no UTF-8
         return arrow_json(path), []
-    except pa.ArrowInvalid as whole:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as whole:
         rows, wrong = _parsed(path)
         wrong |= _of_another_kind(rows)
         good: list[Row] = []
@@ -68,19 +69,22 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
     """The objects by the numbers of their lines, and what is wrong with other lines; empty ones are nothing."""
     rows: dict[int, Row] = {}
     wrong: dict[int, str] = {}
-    with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
+    with Path(path).open("rb") as file:
+        for number, read in enumerate(file, 1):
+            line = read.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").strip()
+            if not line:
                 continue
             try:
+                read.decode()
                 row = json.loads(line)
-            except (ValueError, RecursionError):  # also a number of more digits than Python reads
-                wrong[number] = f"not JSON: {_short(line.strip())}"
+            except (ValueError, RecursionError) as e:  # also a number of more digits than Python reads
+                what = "not UTF-8" if isinstance(e, UnicodeDecodeError) else "not JSON"
+                wrong[number] = f"{what}: {_short(line)}"
                 continue
             if isinstance(row, dict):
                 rows[number] = row
             else:
-                wrong[number] = f"expected a JSON object, got {_short(line.strip())}"
+                wrong[number] = f"expected a JSON object, got {_short(line)}"
     return rows, wrong
 
 

@@ -91,7 +91,7 @@ def test_every_exported_name_is_there(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Segments'; there are: ErrorBound"):
+    with pytest.raises(AttributeError, match="no attribute 'Segments'; there are: Answer, ErrorBound"):
         _ = pulse.Segments
 
 

@@ -205,6 +205,21 @@ def test_json_lines_that_do_not_read_are_kept_aside(write: Write) -> None:
         read_changelog_files(write("b.jsonl", "nothing\n"), SCHEMA)
 
 
+def test_a_line_that_is_no_utf8_is_kept_aside(write: Write) -> None:
+    row = b'{"%s": "+I", "symbol": "%s", "t": "2018-01-02 10:00:00", "price": 25.0, "lots": 1}'
+    lines = [row % (b"\xebind", b"IBM"), row % (b"kind", b"IBM"), row % (b"kind", b"IB\xff")]
+    found = read_changelog_files([write("log.jsonl", b"\n".join(lines))], SCHEMA)
+    assert found.revisions.table.column("symbol").to_pylist() == ["IBM"]
+    reasons = found.aside.column("reason").to_pylist()
+    assert [one[:27] for one in reasons] == ["malformed: line 1: not UTF-", "malformed: line 3: not UTF-"]
+
+
+def test_of_two_names_of_the_kind_the_one_as_it_is_written_counts(write: Write) -> None:
+    rows = "Kind,kind,symbol,t,price,lots\nodd,+I,IBM,2018-01-02 10:00:00,25,1\n"
+    found = read_changelog_files([write("log.csv", rows)], SCHEMA)
+    assert (found.revisions.table.column("symbol").to_pylist(), found.aside.num_rows) == (["IBM"], 0)
+
+
 def test_events_of_another_kind_are_kept_aside(write: Write) -> None:
     good = {"op": "c", "before": None, "after": row(25.0), "ts_ms": 5000}
     bad = {**good, "after": {**row(25.0), "price": "cheap"}}

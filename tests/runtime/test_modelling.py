@@ -95,7 +95,7 @@ def test_overlapping_files_and_bad_values_give_the_same(sessions: Any, tmp_path:
         assert aside is not None
         assert aside.num_rows == counts["late"] + counts["not_finite"]
         assert counts["not_finite"] == 9
-        assert "x = nan of key" in counts["first_not_finite"]
+        assert "x = nan of k '" in counts["first_not_finite"]
 
 
 def test_appending_gives_the_same(sessions: Any, tmp_path: Path) -> None:
