@@ -58,7 +58,8 @@ from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.secrets import concealing
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import frame_of, log_frame, misplaced, predictor_of, unreadable
+from pulse.runtime.source_frames import frame_of, log_frame
+from pulse.runtime.sources import misplaced, predictor_of, unreadable
 from pulse.runtime.spread import coalesced
 
 OBSERVED = "pulse"

@@ -24,19 +24,18 @@ file. Nothing here knows Spark.
 
 from __future__ import annotations
 
-import difflib
 import json
-import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.runtime.job_table import JobError as JobError
+from pulse.runtime.job_table import JobTable, checked, option
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
-from pulse.runtime.secrets import check_secrets
 from pulse.stream.policy import Policy
 from pulse.validation import splits
 from pulse.validation.history import BY_RADIUS, Retention
@@ -48,10 +47,6 @@ ENGINES = ("spark", "local")
 ON_ACCENT = ("hold", "abort")
 DEFAULT_BUCKETS = 8
 DEFAULT_LATENESS = "10 s"
-
-
-class JobError(PulseError, ValueError):
-    """A job that cannot be run as it is written."""
 
 
 OTHER_UNITS = 1e-12
@@ -198,9 +193,9 @@ def read_job(file: str | Path) -> Job:
 def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path = ".") -> Job:
     """The job that nested tables describe; relative paths are relative to ``folder``."""
     folder = Path(folder)
-    top = _Table(where, "", values, (*_names(Job, "where"), "watermark"))
+    top = JobTable(where, "", values, (*_names(Job, "where"), "watermark"))
     streams = {
-        name: _stream(_Table(where, f"streams.{name}", one, _names(StreamJob, "name")), name, folder)
+        name: _stream(JobTable(where, f"streams.{name}", one, _names(StreamJob, "name")), name, folder)
         for name, one in top.table("streams").items()
     }
     if not streams:
@@ -208,7 +203,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
     job = Job(
         query=_query(top.text("query"), where, folder),
         streams=streams,
-        sink=_sink(_Table(where, "sink", top.table("sink"), _names(SinkJob)), folder),
+        sink=_sink(JobTable(where, "sink", top.table("sink"), _names(SinkJob)), folder),
         parameters=top.table("parameters"),
         checkpoint=_path(top.text("checkpoint", None), folder),
         engine=top.one_of("engine", ENGINES, "spark"),
@@ -218,7 +213,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
             "lateness", top.duration("watermark", parse_duration(DEFAULT_LATENESS), write=DEFAULT_LATENESS)
         ),
         trigger=top.duration("trigger", None),
-        spark=_checked(_settings(top.table("spark")), f"{where}, [spark]"),
+        spark=checked(_settings(top.table("spark")), f"{where}, [spark]"),
         where=where,
         cell=top.size("cell"),
         on_accent=top.one_of("on_accent", ON_ACCENT, "hold"),
@@ -233,7 +228,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
     return job
 
 
-def _stream(table: _Table, name: str, folder: Path) -> StreamJob:
+def _stream(table: JobTable, name: str, folder: Path) -> StreamJob:
     source = table.one_of("source", SOURCES)
     needs_path = source == "files"
     path = table.text("path", ... if needs_path else None)
@@ -301,7 +296,7 @@ def _reads(source: str, written: str) -> bool:
     )
 
 
-def _check_accents(table: _Table, made: StreamJob) -> None:
+def _check_accents(table: JobTable, made: StreamJob) -> None:
     """Whether what is said of accents goes together."""
     for key in ("policy", "keys", "adds"):
         if table.any(key) is not None and not made.follows:
@@ -317,7 +312,7 @@ def _check_accents(table: _Table, made: StreamJob) -> None:
             raise table.wrong("adds", f"modelled attributes, {', '.join(made.model)}", repr(name))
 
 
-def _keys(table: _Table, folder: Path) -> Keys | None:
+def _keys(table: JobTable, folder: Path) -> Keys | None:
     given = table.any("keys")
     try:
         return None if given is None else declared_keys(given, table.names("key"), folder)
@@ -331,12 +326,12 @@ def _is_path(given: str) -> bool:
     return "." in given or "/" in given
 
 
-def _accents(table: _Table, folder: Path) -> str | None:
+def _accents(table: JobTable, folder: Path) -> str | None:
     given: str | None = table.text("accents", None)
     return _path(given, folder) if given is not None and _is_path(given) else given
 
 
-def _policy(table: _Table) -> Any:
+def _policy(table: JobTable) -> Any:
     given = table.any("policy")
     try:
         Policy.of(given)
@@ -347,7 +342,7 @@ def _policy(table: _Table) -> Any:
     return given
 
 
-def _revisions(table: _Table) -> int | str | None:
+def _revisions(table: JobTable) -> int | str | None:
     """How long tuples may be revised; with a kind column at least as long as windows reach."""
     given = table.any("revisions")
     if given == BY_RADIUS or (given is None and table.any("kind") is not None):
@@ -356,7 +351,7 @@ def _revisions(table: _Table) -> int | str | None:
     return span
 
 
-def _sink(table: _Table, folder: Path) -> SinkJob:
+def _sink(table: JobTable, folder: Path) -> SinkJob:
     kind = table.one_of("kind", SINKS, "console")
     return SinkJob(
         kind,
@@ -397,122 +392,10 @@ def _settings(table: Mapping[str, Any], prefix: str = "spark") -> dict[str, str]
         if isinstance(value, Mapping):
             found |= _settings(value, name)
         else:
-            found[name] = _option(value)
+            found[name] = option(value)
     return found
-
-
-def _checked(options: dict[str, str], where: str) -> dict[str, str]:
-    """Options without a secret among them that is written out."""
-    check_secrets(options, where)
-    return options
-
-
-def _option(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names(of: type, *but: str) -> tuple[str, ...]:
     """The keys of a table: what its job class knows, but for what a file does not say."""
     return tuple(one.name for one in fields(of) if one.name not in but)
-
-
-class _Table:
-    """A table of the file whose keys are all among ``known``. A key with a slip in it is said to be one, not another missing."""
-
-    def __init__(self, where: str, name: str, values: Any, known: tuple[str, ...]) -> None:
-        self.where, self.name, self.known = where, name, known
-        if not isinstance(values, Mapping):
-            raise JobError(f"{where}: expected a table [{name}], got {values!r}")
-        self.values = dict(values)
-        place = f"[{name}]" if name else "the job"
-        for key in self.values:
-            if key not in known:
-                near = _near(key, known) or f"; there are {', '.join(known)}"
-                raise JobError(f"{where}: unknown '{key}' in {place}{near}")
-
-    def wrong(self, key: str, expected: str, got: object) -> JobError:
-        """The error for a value that is not what the key asks for."""
-        table = f", [{self.name}]" if self.name else ""
-        return JobError(f"{self.where}{table}, '{key}': expected {expected}, got {got}")
-
-    def any(self, key: str, default: Any = None) -> Any:
-        """A value of whatever kind."""
-        assert key in self.known
-        return self.values.get(key, default)
-
-    def text(self, key: str, default: Any = ...) -> Any:
-        """A text; an error without one where there is no default."""
-        value = self.any(key, default)
-        if value is ...:
-            raise self.wrong(key, "a text", "nothing")
-        if value is not default and (not isinstance(value, str) or not value.strip()):
-            raise self.wrong(key, "a text", repr(value))
-        return value
-
-    def one_of(self, key: str, choices: Iterable[str], default: Any = ...) -> str:
-        """One of a few words."""
-        value = self.any(key, default)
-        if value not in choices:
-            raise self.wrong(
-                key,
-                f"one of {', '.join(choices)}",
-                "nothing" if value is ... else f"{value!r}{_near(value, choices)}",
-            )
-        return str(value)
-
-    def names(self, key: str) -> tuple[str, ...]:
-        """One name or a list of them; none where the key is not there."""
-        value = self.any(key, [])
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
-            raise self.wrong(key, "a name or a list of names", repr(value))
-        return tuple(listed)
-
-    def whole(self, key: str, default: int) -> int:
-        """A whole number above 0."""
-        value = self.any(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.wrong(key, "a whole number above 0", repr(value))
-        return value
-
-    def size(self, key: str) -> float | None:
-        """A finite number above 0; None where the key is not there."""
-        value = self.any(key)
-        if value is None:
-            return None
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 < value < math.inf:
-            raise self.wrong(key, "a number above 0", repr(value))
-        return float(value)
-
-    def duration(self, key: str, default: Any, *, write: str = "10 s") -> Any:
-        """Microseconds of a duration."""
-        value = self.any(key, None)
-        if value is None:
-            return default
-        try:
-            return parse_duration(value)
-        except PulseError as e:
-            raise self.wrong(key, f"a duration such as '{write}'", f"{value!r} ({e})") from None
-
-    def duration_text(self, key: str) -> Any:
-        """A duration as it was written, checked."""
-        if self.duration(key, None) is None:
-            raise self.wrong(key, "a duration such as '60 s': how far models reach ahead", "nothing")
-        return self.values[key]
-
-    def options(self, key: str) -> dict[str, str]:
-        """A table of texts, for Spark and its connectors."""
-        found = {name: _option(value) for name, value in self.table(key).items()}
-        return _checked(found, f"{self.where}, [{self.name}.{key}]")
-
-    def table(self, key: str, *, required: bool = False) -> dict[str, Any]:
-        """A table within; empty where the key is not there."""
-        value = self.any(key, {})
-        if not isinstance(value, Mapping) or (required and not value):
-            raise self.wrong(key, "a table", repr(value) if value else "nothing")
-        return dict(value)
-
-
-def _near(value: object, choices: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(value), list(choices), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""

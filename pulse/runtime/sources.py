@@ -1,4 +1,4 @@
-"""Where the tuples of a job come from: what columns they have, files in the order of their arrival, and Spark's streaming frames.
+"""Where the tuples of a job come from: what columns they have, and files in the order of their arrival.
 
 The order of arrival within a micro-batch is, for files, that of their modification times, then names, then rows; what comes from
 elsewhere is put in the order of its times. Both engines read files in the same order.
@@ -27,19 +27,15 @@ from pulse.runtime.predictive_accent_options import DeclaredKeysError, domain_of
 from pulse.runtime.predictive_accents import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
-from pulse.runtime.secrets import concealing, resolved
 from pulse.runtime.sinks import BESIDE
-from pulse.runtime.text_tuples import Dialect, csv_header, read_csv, read_json
+from pulse.runtime.text_tuples import Dialect, read_csv, read_json
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    pass
 
 _log = logging.getLogger(__name__)
-
-ORDER = ("_place", "_modified", "_origin", "_block")
-"""Columns beside the tuples' own: the bucket, and what tells the order of arrival."""
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FILES_PER_BATCH = "maxFilesPerTrigger"
@@ -115,7 +111,7 @@ def others_of(stream: StreamJob, columns: pa.Schema, schema: StreamSchema) -> li
     """The columns that no model has and descriptions of accents may speak of: numbers, times, texts and truths."""
     if not stream.follows:
         return []
-    own = {*needed_columns(schema), *_kind(stream)}
+    own = {*needed_columns(schema), *kind_columns(stream)}
     plain = [
         (one.name, canonical_type(one.type, what=one.name))
         for one in columns
@@ -170,7 +166,7 @@ def _tell_absent(stream: StreamJob, absent: tuple[str, ...], columns: pa.Schema,
             )
 
 
-def _with_absent(stream: StreamJob, columns: pa.Schema) -> pa.Schema:
+def with_absent(stream: StreamJob, columns: pa.Schema) -> pa.Schema:
     """The columns with numbers for attributes that are yet to come."""
     for name in absent_of(stream, columns):
         if name not in columns.names:
@@ -180,9 +176,9 @@ def _with_absent(stream: StreamJob, columns: pa.Schema) -> pa.Schema:
 
 def schema_of(stream: StreamJob, given: pa.Schema | None = None, *, where: str = "job") -> StreamSchema:
     """The stream's schema, with types from its columns."""
-    columns = _with_absent(stream, columns_of(stream, where=where) if given is None else given)
+    columns = with_absent(stream, columns_of(stream, where=where) if given is None else given)
     place = f"{where}, [streams.{stream.name}]"
-    for name in (*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)):
+    for name in (*stream.key, stream.time, *stream.model, *stream.keep, *kind_columns(stream)):
         if name not in columns.names:
             raise unknown_column(name, columns.names, place)
     told = stream.accent_column
@@ -305,8 +301,8 @@ def settled(job: Job) -> Job:
 def _settled(stream: StreamJob, where: str) -> StreamJob:
     if stream.columns is not None or stream.source != "files" or stream.format == "parquet":
         return stream
-    columns = _with_absent(stream, columns_of(stream, where=where))
-    needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *_kind(stream)))
+    columns = with_absent(stream, columns_of(stream, where=where))
+    needed = dict.fromkeys((*stream.key, stream.time, *stream.model, *stream.keep, *kind_columns(stream)))
     if not set(needed) <= set(columns.names):
         return stream  # which is said where the schema is made, with all the columns there are
     if stream.follows:  # accents may speak of any other
@@ -361,10 +357,10 @@ def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path
     for name, type_ in others:
         table = _of_type(table, name, type_)
     check_columns(table.schema, schema, str(file))
-    for name in _kind(stream):
+    for name in kind_columns(stream):
         if name not in table.column_names:
             raise unknown_column(name, table.column_names, str(file))
-    return table.select([*needed_columns(schema), *_kind(stream), *(name for name, _ in others)])
+    return table.select([*needed_columns(schema), *kind_columns(stream), *(name for name, _ in others)])
 
 
 def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
@@ -391,7 +387,7 @@ def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob, others:
     return table
 
 
-def _kind(stream: StreamJob) -> tuple[str, ...]:
+def kind_columns(stream: StreamJob) -> tuple[str, ...]:
     """The columns that tell revisions and accents from tuples, if there are any."""
     return tuple(name for name in (stream.kind, stream.accent_column) if name is not None)
 
@@ -430,132 +426,4 @@ def misplaced(file: str) -> SourceError:
         f"{file}: its header is not that of the stream's first file, or where that was not there yet not the 'columns' "
         "that are listed; on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, "
         "under the same name, or if it is the first file start the job again: nothing that was read before is read twice"
-    )
-
-
-# -- Spark ----------------------------------------------------------------------------------------------------
-
-
-def frame_of(
-    spark: SparkSession,
-    stream: StreamJob,
-    schema: StreamSchema,
-    buckets: int,
-    given: DataFrame | None = None,
-    by: tuple[str, ...] | None = None,
-) -> DataFrame:
-    """The stream's tuples as a streaming frame, with what :data:`ORDER` names; dealt to buckets ``by`` key attributes, or all."""
-    from pyspark.sql import functions as F
-
-    from pulse.runtime.frames import arrow_schema_of
-
-    if given is None:
-        frame = _file_frame(spark, stream, schema) if stream.source == "files" else _line_frame(spark, stream)
-    else:
-        frame = given
-    for name in schema.modelled_names if stream.follows else ():
-        if name not in frame.columns:
-            frame = frame.withColumn(name, F.lit(None).cast("double"))  # an accent is to add it
-    order = {"_modified": F.lit(0).cast("long"), "_origin": F.lit(""), "_block": F.lit(-1).cast("long")}
-    if given is None and stream.source == "files":
-        order = {
-            "_modified": F.unix_micros("_metadata.file_modification_time"),
-            "_origin": F.col("_metadata.file_path"),
-            "_block": F.col("_metadata.file_block_start"),
-        }
-    elif given is None and stream.source == "kafka":
-        order |= {"_origin": F.col("_kafka_partition"), "_block": F.col("_kafka_offset")}
-    # Hashed with the stream's own types, so that a key falls into the same bucket whatever file it comes from.
-    keys = [F.col(f"`{name}`") for name in (schema.key_names if by is None else by)]
-    place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
-    others = others_of(stream, arrow_schema_of(given) if given is not None else columns_of(stream), schema)
-    names = (*needed_columns(schema), *_kind(stream), *(name for name, _ in others))
-    needed = [F.col(f"`{name}`") for name in names]
-    return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
-
-
-def log_frame(spark: SparkSession, folder: Path) -> DataFrame:
-    """What a log of accents gains, a text a file, with when and whence."""
-    from pyspark.sql import functions as F
-
-    frame = spark.readStream.format("text").option("wholetext", "true").load(str(folder))
-    return frame.select(
-        "value",
-        F.unix_micros("_metadata.file_modification_time").alias("modified"),
-        F.col("_metadata.file_path").alias("origin"),
-    )
-
-
-def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) -> DataFrame:
-    from pulse.runtime.frames import spark_struct
-
-    columns = _with_absent(stream, columns_of(stream))
-    needed = [*needed_columns(schema), *_kind(stream)]
-    needed += [name for name, _ in others_of(stream, columns, schema)]
-    names = _csv_columns(stream, columns, needed) if stream.format == "csv" else needed
-    types = {name: columns.field(name).type if name in needed else pa.string() for name in names}
-    if stream.accent_column is not None:
-        types[stream.accent_column] = pa.string()  # the first file may have none
-    plain = pa.schema([(name, canonical_type(type_, what=name)) for name, type_ in types.items()])
-    reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
-    if stream.format == "csv":
-        # Spark goes by place; it is to say so where a file's header has other names there.
-        reader = reader.option("header", "true").option("enforceSchema", "false")
-    assert stream.path is not None
-    # Like the in-process engine, which reads folders in folders.
-    reader = reader.option("recursiveFileLookup", "true").options(**resolved(stream.options))
-    return reader.load(stream.path)
-
-
-def _csv_columns(stream: StreamJob, columns: pa.Schema, needed: list[str]) -> list[str]:
-    """The columns of CSV by place: as the header of the first file has them; without one, as they are listed."""
-    dialect = Dialect.of(stream.options)
-    files = files_of(stream) if dialect.header else []
-    with_header = next((file for file in files if csv_header(file, dialect)), None)
-    if with_header is None:
-        return list(columns.names)
-    header = csv_header(with_header, dialect)
-    for name in needed:
-        if name not in header:
-            raise unknown_column(name, header, str(with_header))
-    return header
-
-
-def _line_frame(spark: SparkSession, stream: StreamJob) -> DataFrame:
-    """Kafka's and sockets' texts, parsed; other sources give columns."""
-    from pyspark.sql import functions as F
-
-    from pulse.runtime.frames import spark_struct
-
-    reader = spark.readStream.format(stream.source).options(**resolved(stream.options))
-    try:
-        with concealing(stream.options):
-            frame = reader.load()
-    except Exception as e:
-        if stream.source == "kafka" and "kafka" in str(e).lower():
-            raise SourceError(_no_kafka(spark.version, stream.name)) from e
-        raise
-    if stream.source not in ("kafka", "socket"):
-        return frame
-    struct = spark_struct(columns_of(stream))
-    text = F.col("value").cast("string")
-    read = (
-        F.from_json(text, struct)
-        if stream.format == "json"
-        else F.from_csv(text, struct.simpleString()[7:-1])
-    )
-    extra = []
-    if stream.source == "kafka":
-        extra = [
-            F.format_string("%s/%08d", "topic", "partition").alias("_kafka_partition"),
-            F.col("offset").alias("_kafka_offset"),
-        ]
-    named = ["_kafka_partition", "_kafka_offset"] if extra else []
-    return frame.select(read.alias("_read"), *extra).select("_read.*", *named)
-
-
-def _no_kafka(version: str, name: str) -> str:
-    return (
-        f"[streams.{name}]: Spark's Kafka connector is not there; add to the job's [spark] table "
-        f'"spark.jars.packages" = "{KAFKA}:{version}"'
     )
