@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,13 +18,23 @@ from pulse.commands.options import (
     Stored,
     Streams,
 )
-
-if TYPE_CHECKING:
-    from pulse.plot import Code, Table, Together
-    from pulse.plot.picture import Draw
-
-_PAIR = ["one", "other", "from", "to", "minutes", "certain"]
-_MOST_KEYS = 8  # keys of a model that are read for the causes of one result
+from pulse.commands.plot_lineage import plot_lineage
+from pulse.commands.plot_options import (
+    Attribute,
+    From,
+    Key,
+    Keys,
+    Out,
+    Overwrite,
+    To,
+    Width,
+    instant_of,
+    key_of,
+    read_results,
+    rows_of_key,
+    write_picture,
+)
+from pulse.commands.plot_tracks import plot_tracks
 
 plot = typer.Typer(
     no_args_is_help=True,
@@ -44,18 +54,6 @@ plot = typer.Typer(
       pulse plot tracks vessels --out map.png
     """,
 )
-
-Out = Annotated[Path, typer.Option("--out", help="The picture: .png, .svg, .pdf, or a page, .html.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
-Key = Annotated[
-    str | None,
-    typer.Option("--key", help="VALUE of the key, or NAME=VALUE with commas; else the first keys."),
-]
-Attribute = Annotated[str | None, typer.Option("--attribute", help="What to draw; else the first, or all.")]
-Keys = Annotated[int, typer.Option("--keys", min=1, help="How many keys to draw without --key.")]
-From = Annotated[str | None, typer.Option("--from", help="The first instant: '2024-01-02 09:30'.")]
-To = Annotated[str | None, typer.Option("--to", help="The instant to end before.")]
-Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Inches.")]
 
 
 @plot.command("model")
@@ -88,9 +86,9 @@ def plot_model(
     from pulse.store.picture import segments_for, tuples_for
 
     check_picture(out, overwrite=overwrite, pages=True)
-    begin, stop = _instant(start, "--from"), _instant(end, "--to")
+    begin, stop = instant_of(start, "--from"), instant_of(end, "--to")
     opened = Model(model)
-    batch = segments_for(opened, key=_key(key, opened), start=begin, end=stop, keys=keys)
+    batch = segments_for(opened, key=key_of(key, opened), start=begin, end=stop, keys=keys)
     attributes_of(batch, attribute)
     rows = None if tuples is None else tuples_for(batch, tuples, opened.schema, begin, stop)
     facts = [
@@ -104,7 +102,7 @@ def plot_model(
     ]
     if opened.manifest.end is not None:
         facts.append(("it reaches to", format_instant(opened.manifest.end)))
-    _write(
+    write_picture(
         lambda inches: plot_model(batch, attribute=attribute, tuples=rows, keys=keys, width=inches),
         out,
         width,
@@ -171,12 +169,12 @@ def plot_query(
         found: Any = answer.segments() if segments or answer.query.rate is None else answer.tuples()
         table = found if hasattr(found, "column_names") else found.toArrow()
     columns = answer.query.plan.columns
-    table = _rows_of_key(table, key, columns.key_names)
+    table = rows_of_key(table, key, columns.key_names)
     certainty = table.column("certainty").to_pylist()
     counts = [
         (name, certainty.count(name)) for name in ("certain", "likely", "possible") if name in certainty
     ]
-    _write(
+    write_picture(
         lambda inches: plot_answer(
             table,
             modelled=columns.modelled,
@@ -235,7 +233,7 @@ def plot_sweep(
     check_picture(out, overwrite=overwrite, pages=True)
     blocks: list[Any] = []
     if not stream and Path(query).suffix.lower() in (".parquet", ".csv"):
-        table = _read(Path(query))
+        table = read_results(Path(query))
         names = parameters_of(table)
     else:
         if not stream or not param:
@@ -250,7 +248,7 @@ def plot_sweep(
             )
             table, names = swept.summary(progress=bar.step), list(swept.grid.names)
     rows = [list(row.values()) for row in table.to_pylist()]
-    _write(
+    write_picture(
         lambda inches: plot_sweep(table, names, value=value, width=inches),
         out,
         width,
@@ -261,243 +259,9 @@ def plot_sweep(
     )
 
 
-@plot.command("lineage")
-def plot_lineage(
-    results: Annotated[
-        Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
-    ],
-    out: Out,
-    row: Annotated[int, typer.Option("--row", help="The result to ask about, counted from 0.")] = 0,
-    attribute: Attribute = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", help="NAME=DIR: a model the causes are from; its curves are drawn."),
-    ] = None,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-) -> None:
-    """Draw a result with the input segments that caused it.
-
-    \b
-    Examples:
-      pulse query --stream S=prices "select * from S where price > 100" --segments --lineage --out high.parquet
-      pulse plot lineage high.parquet --row 0 --out causes.png
-      pulse plot lineage high.parquet --row 0 --model S=prices --out causes.html
-    """
-    from pulse.commands import options
-    from pulse.plot import Table, check_picture, plot_lineage
-    from pulse.store.model import Model
-    from pulse.validation.causes import causes
-
-    check_picture(out, overwrite=overwrite, pages=True)
-    table = _read(results)
-    behind = causes(table, row)
-    inputs = {name: _caused(Model(path), behind) for name, path in options.streams(model).items()}
-    modelled = [name for name in table.column_names if f"{name}_err" in table.column_names]
-    shown = table.slice(row % table.num_rows, 1)
-    listed = [[one["key"], one["segment_id"], one["ref"], one["lo"], one["hi"]] for one in behind.to_pylist()]
-    _write(
-        lambda inches: plot_lineage(
-            shown, behind, modelled=modelled, attribute=attribute, inputs=inputs, width=inches
-        ),
-        out,
-        width,
-        title=f"What caused result {row}",
-        alt=f"A result over time, and below it the {behind.num_rows:,} input segments that caused it",
-        caption="Red is what the result was computed from.",
-        blocks=[Table.of(["key", "segment", "ref", "lo", "hi"], listed[:100])],
-    )
-
-
-@plot.command("tracks")
-def plot_tracks(
-    model: Stored,
-    out: Out,
-    key: Key = None,
-    start: From = None,
-    end: To = None,
-    x: Annotated[str | None, typer.Option("--x", help="The attribute to the right; else x, lon.")] = None,
-    y: Annotated[str | None, typer.Option("--y", help="The attribute upwards; else y, lat.")] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            "--pairs", help="Results about pairs (pulse query … --out): drawn in colour, and listed."
-        ),
-    ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many pairs to draw and list.")] = 6,
-    width: Width = 9.0,
-    overwrite: Overwrite = False,
-) -> None:
-    """Draw the tracks of a model of positions on a map; of pairs, the longest times together.
-
-    \b
-    Examples:
-      pulse plot tracks vessels --out map.png
-      pulse query --stream S=vessels @following.sql --out following.parquet
-      pulse plot tracks vessels --pairs following.parquet --out map.html
-      pulse plot tracks vessels --key 200000007 --from "2024-01-01 02:00" --to "2024-01-01 04:00" --out track.svg
-    """
-    from pulse.plot import Table, check_picture, plot_tracks, together
-    from pulse.store.model import Model
-    from pulse.store.picture import segments_for
-
-    check_picture(out, overwrite=overwrite, pages=True)
-    opened = Model(model)
-    begin, stop = _instant(start, "--from"), _instant(end, "--to")
-    found = [] if pairs is None else together(_read(pairs))
-    batch = segments_for(opened, key=_key(key, opened), start=begin, end=stop)
-    listed = Table.of(_PAIR, [_listed(one) for one in found[:most]])
-    _write(
-        lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, width=inches),
-        out,
-        width,
-        title=f"Tracks of {model.name}",
-        alt=f"A map of the tracks of {model.name}: {len(batch):,} segments",
-        caption="Grey are all tracks, coloured those of pairs while they were together." if found else "",
-        blocks=[listed] if found else [],
-    )
-    if pairs is not None:
-        _tell_pairs(found[:most], len(found))
-
-
-def _listed(one: Together) -> list[Any]:
-    """A stretch of two objects together as a row of a table."""
-    from pulse.core.time import to_datetime64
-
-    begin, end = (
-        str(to_datetime64(at).astype("datetime64[s]")).replace("T", " ") for at in (one.start, one.end)
-    )
-    minutes = round((one.end - one.start) / 60e6, 1)
-    return [one.one, one.other, begin, end, minutes, f"{100 * (one.certain or 0.0):.0f} %"]
-
-
-def _tell_pairs(shown: list[Together], count: int) -> None:
-    import pyarrow as pa
-
-    from pulse.commands.table import lines
-
-    if shown:
-        columns = zip(*map(_listed, shown), strict=True)
-        for line in lines(
-            pa.table({name: pa.array(column) for name, column in zip(_PAIR, columns, strict=True)})
-        ):
-            typer.echo(line)
-    more = f"; the {len(shown)} longest are shown (--most)" if count > len(shown) else ""
-    typer.echo(f"together {count:,} {'time' if count == 1 else 'times'}{more}")
-
-
-def _write(
-    draw: Draw, out: Path, width: float, *, title: str, alt: str, caption: str, blocks: list[Code | Table]
-) -> None:
-    """A picture, or a page around it."""
-    from pulse.plot import Picture, Section, both_widths, page, save, write_whole
-    from pulse.plot.picture import PAGES
-
-    if out.suffix.lower() in PAGES:
-        picture = Picture(alt, caption, *both_widths(draw))
-        write_whole(out, page(title, [], [Section("", (picture, *blocks))]).encode())
-    else:
-        save(draw(width), out, overwrite=True)  # that it may be written was seen before
-    typer.echo(f"written to {out}")
-
-
-def _instant(given: str | None, option: str) -> Any:
-    from pulse.commands.options import OptionError
-    from pulse.core.errors import PulseError
-    from pulse.core.time import parse_instant
-
-    if given is None:
-        return None
-    try:
-        return parse_instant(given)
-    except PulseError as e:
-        raise OptionError(f"{option} {given}: expected a time such as '2024-01-02 09:30': {e}") from None
-
-
-def _key(given: str | None, model: Any) -> Any:
-    """``AAPL`` for the only key column, or ``NAME=VALUE`` with commas, in the types that the model has."""
-    if given is None:
-        return None
-    types = dict(model.schema.key)
-    return {name: _typed(text, types[name], name) for name, text in _parts(given, tuple(types)).items()}
-
-
-def _parts(given: str, names: tuple[str, ...]) -> dict[str, str]:
-    from pulse.commands.options import OptionError
-
-    if len(names) == 1 and not given.startswith(f"{names[0]}="):
-        return {names[0]: given}
-    pairs = [one.partition("=") for one in given.split(",")]
-    found = {name.strip(): value.strip() for name, equals, value in pairs if equals}
-    if len(found) != len(pairs) or set(found) != set(names):
-        raise OptionError(
-            f"--key {given}: expected {','.join(f'{name}=VALUE' for name in names) or 'none: there is no key'}"
-        )
-    return found
-
-
-def _typed(text: str, type_: Any, name: str) -> Any:
-    import pyarrow as pa
-
-    from pulse.commands.options import OptionError
-
-    try:
-        return pa.scalar(text).cast(type_).as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise OptionError(f"--key {name}={text}: expected a value of type {type_}") from None
-
-
-def _rows_of_key(table: Any, given: str | None, names: tuple[str, ...]) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if given is None:
-        return table
-    held = [name for name in names if name in table.column_names]
-    for name, text in _parts(given, tuple(held)).items():
-        type_ = table.schema.field(name).type
-        table = table.filter(pc.equal(table.column(name), pa.scalar(_typed(text, type_, name), type_)))
-    return table
-
-
-def _caused(model: Any, behind: Any) -> Any:
-    """The segments of a model around those that caused something; where the key is one column, only of these keys.
-
-    They are not cut in time: an id is that of a whole segment.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    from pulse.core import SegmentBatch
-
-    keys, types = dict.fromkeys(behind.column("key").to_pylist()), [type_ for _, type_ in model.schema.key]
-    if len(types) == 1 and keys:
-        few = [pa.scalar(key).cast(types[0]).as_py() for key in list(keys)[:_MOST_KEYS]]
-        batch = SegmentBatch.concat([model.read(key=key) for key in few], at_rest=False).with_ids()
-    else:
-        batch = model.read().with_ids()
-    if not behind.num_rows:
-        return batch
-    ref = behind.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-    begin = (ref + behind.column("lo").to_numpy() * 1e6).min()
-    end = (ref + behind.column("hi").to_numpy() * 1e6).max()
-    margin = max(0.5 * (end - begin), 1e6)
-    starts, ends = batch.ref + batch.lo * 1e6, batch.ref + batch.hi * 1e6
-    return batch.filter(np.logical_and(ends >= begin - margin, starts <= end + margin))
-
-
 def _largest(err: Any) -> float | None:
     return float(err.max()) if len(err) else None
 
 
-def _read(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
-    from pulse.commands.options import OptionError
-
-    try:
-        return pacsv.read_csv(path) if path.suffix.lower() == ".csv" else pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as e:
-        raise OptionError(f"{path}: cannot read the results: {e}") from None
+plot.command("lineage")(plot_lineage)
+plot.command("tracks")(plot_tracks)

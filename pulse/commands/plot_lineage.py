@@ -1,0 +1,87 @@
+"""``pulse plot lineage``: a result with the input segments that caused it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pulse.commands.plot_options import Attribute, Out, Overwrite, Width, read_results, write_picture
+
+_MOST_KEYS = 8  # keys of a model that are read for the causes of one result
+
+
+def plot_lineage(
+    results: Annotated[
+        Path, typer.Argument(help="Result segments with lineage: pulse query … --segments --lineage --out.")
+    ],
+    out: Out,
+    row: Annotated[int, typer.Option("--row", help="The result to ask about, counted from 0.")] = 0,
+    attribute: Attribute = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="NAME=DIR: a model the causes are from; its curves are drawn."),
+    ] = None,
+    width: Width = 9.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw a result with the input segments that caused it.
+
+    \b
+    Examples:
+      pulse query --stream S=prices "select * from S where price > 100" --segments --lineage --out high.parquet
+      pulse plot lineage high.parquet --row 0 --out causes.png
+      pulse plot lineage high.parquet --row 0 --model S=prices --out causes.html
+    """
+    from pulse.commands import options
+    from pulse.plot import Table, check_picture, plot_lineage
+    from pulse.store.model import Model
+    from pulse.validation.causes import causes
+
+    check_picture(out, overwrite=overwrite, pages=True)
+    table = read_results(results)
+    behind = causes(table, row)
+    inputs = {name: _caused(Model(path), behind) for name, path in options.streams(model).items()}
+    count = len(set(behind.column("key").to_pylist()))
+    few = f" Curves are drawn of {_MOST_KEYS} of its {count:,} keys." if inputs and count > _MOST_KEYS else ""
+    modelled = [name for name in table.column_names if f"{name}_err" in table.column_names]
+    shown = table.slice(row % table.num_rows, 1)
+    listed = [[one["key"], one["segment_id"], one["ref"], one["lo"], one["hi"]] for one in behind.to_pylist()]
+    write_picture(
+        lambda inches: plot_lineage(
+            shown, behind, modelled=modelled, attribute=attribute, inputs=inputs, width=inches
+        ),
+        out,
+        width,
+        title=f"What caused result {row}",
+        alt=f"A result over time, and below it the {behind.num_rows:,} input segments that caused it",
+        caption=f"Red is what the result was computed from.{few}",
+        blocks=[Table.of(["key", "segment", "ref", "lo", "hi"], listed[:100])],
+    )
+
+
+def _caused(model: Any, behind: Any) -> Any:
+    """The segments of a model around those that caused something; where the key is one column, only of these keys.
+
+    They are not cut in time: an id is that of a whole segment.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from pulse.core import SegmentBatch
+
+    keys, types = dict.fromkeys(behind.column("key").to_pylist()), [type_ for _, type_ in model.schema.key]
+    if len(types) == 1 and keys:
+        few = [pa.scalar(key).cast(types[0]).as_py() for key in list(keys)[:_MOST_KEYS]]
+        batch = SegmentBatch.concat([model.read(key=key) for key in few], at_rest=False).with_ids()
+    else:
+        batch = model.read().with_ids()
+    if not behind.num_rows:
+        return batch
+    ref = behind.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+    begin = (ref + behind.column("lo").to_numpy() * 1e6).min()
+    end = (ref + behind.column("hi").to_numpy() * 1e6).max()
+    margin = max(0.5 * (end - begin), 1e6)
+    starts, ends = batch.ref + batch.lo * 1e6, batch.ref + batch.hi * 1e6
+    return batch.filter(np.logical_and(ends >= begin - margin, starts <= end + margin))

@@ -1,0 +1,114 @@
+"""What the commands of ``pulse plot`` have in common: their options, how they are read, and how a picture is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pulse.plot import Code, Table
+    from pulse.plot.picture import Draw
+
+Out = Annotated[Path, typer.Option("--out", help="The picture: .png, .svg, .pdf, or a page, .html.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", help="VALUE of the key, or NAME=VALUE with commas; else the first keys."),
+]
+Attribute = Annotated[str | None, typer.Option("--attribute", help="What to draw; else the first, or all.")]
+Keys = Annotated[int, typer.Option("--keys", min=1, help="How many keys to draw without --key.")]
+From = Annotated[str | None, typer.Option("--from", help="The first instant: '2024-01-02 09:30'.")]
+To = Annotated[str | None, typer.Option("--to", help="The instant to end before.")]
+Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Inches.")]
+
+
+def write_picture(
+    draw: Draw, out: Path, width: float, *, title: str, alt: str, caption: str, blocks: list[Code | Table]
+) -> None:
+    """A picture, or a page around it."""
+    from pulse.plot import Picture, Section, both_widths, page, save, write_whole
+    from pulse.plot.picture import PAGES
+
+    if out.suffix.lower() in PAGES:
+        picture = Picture(alt, caption, *both_widths(draw))
+        write_whole(out, page(title, [], [Section("", (picture, *blocks))]).encode())
+    else:
+        save(draw(width), out, overwrite=True)  # that it may be written was seen before
+    typer.echo(f"written to {out}")
+
+
+def instant_of(given: str | None, option: str) -> Any:
+    """The instant that an option gives, or none."""
+    from pulse.commands.options import OptionError
+    from pulse.core.errors import PulseError
+    from pulse.core.time import parse_instant
+
+    if given is None:
+        return None
+    try:
+        return parse_instant(given)
+    except PulseError as e:
+        raise OptionError(f"{option} {given}: expected a time such as '2024-01-02 09:30': {e}") from None
+
+
+def key_of(given: str | None, model: Any) -> Any:
+    """``AAPL`` for the only key column, or ``NAME=VALUE`` with commas, in the types that the model has."""
+    if given is None:
+        return None
+    types = dict(model.schema.key)
+    return {name: _typed(text, types[name], name) for name, text in _parts(given, tuple(types)).items()}
+
+
+def _parts(given: str, names: tuple[str, ...]) -> dict[str, str]:
+    from pulse.commands.options import OptionError
+
+    if len(names) == 1 and not given.startswith(f"{names[0]}="):
+        return {names[0]: given}
+    pairs = [one.partition("=") for one in given.split(",")]
+    found = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    if len(found) != len(pairs) or set(found) != set(names):
+        raise OptionError(
+            f"--key {given}: expected {','.join(f'{name}=VALUE' for name in names) or 'none: there is no key'}"
+        )
+    return found
+
+
+def _typed(text: str, type_: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    from pulse.commands.options import OptionError
+
+    try:
+        return pa.scalar(text).cast(type_).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise OptionError(f"--key {name}={text}: expected a value of type {type_}") from None
+
+
+def rows_of_key(table: Any, given: str | None, names: tuple[str, ...]) -> Any:
+    """The rows of a result that are of a key."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if given is None:
+        return table
+    held = [name for name in names if name in table.column_names]
+    for name, text in _parts(given, tuple(held)).items():
+        type_ = table.schema.field(name).type
+        table = table.filter(pc.equal(table.column(name), pa.scalar(_typed(text, type_, name), type_)))
+    return table
+
+
+def read_results(path: Path) -> Any:
+    """A file of results."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+    import pyarrow.parquet as pq
+
+    from pulse.commands.options import OptionError
+
+    try:
+        return pacsv.read_csv(path) if path.suffix.lower() == ".csv" else pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as e:
+        raise OptionError(f"{path}: cannot read the results: {e}") from None

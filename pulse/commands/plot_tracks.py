@@ -1,0 +1,103 @@
+"""``pulse plot tracks``: positions on a map, and who was together with whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pulse.commands.options import Stored
+from pulse.commands.plot_options import (
+    From,
+    Key,
+    Out,
+    Overwrite,
+    To,
+    Width,
+    instant_of,
+    key_of,
+    read_results,
+    write_picture,
+)
+
+if TYPE_CHECKING:
+    from pulse.plot import Together
+
+_PAIR = ["one", "other", "from", "to", "minutes", "certain"]
+
+
+def plot_tracks(
+    model: Stored,
+    out: Out,
+    key: Key = None,
+    start: From = None,
+    end: To = None,
+    x: Annotated[str | None, typer.Option("--x", help="The attribute to the right; else x, lon.")] = None,
+    y: Annotated[str | None, typer.Option("--y", help="The attribute upwards; else y, lat.")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs", help="Results about pairs (pulse query … --out): drawn in colour, and listed."
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many pairs to draw and list.")] = 6,
+    width: Width = 9.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw the tracks of a model of positions on a map; of pairs, the longest times together.
+
+    \b
+    Examples:
+      pulse plot tracks vessels --out map.png
+      pulse query --stream S=vessels @following.sql --out following.parquet
+      pulse plot tracks vessels --pairs following.parquet --out map.html
+      pulse plot tracks vessels --key 200000007 --from "2024-01-01 02:00" --to "2024-01-01 04:00" --out track.svg
+    """
+    from pulse.plot import Table, check_picture, plot_tracks, together
+    from pulse.store.model import Model
+    from pulse.store.picture import segments_for
+
+    check_picture(out, overwrite=overwrite, pages=True)
+    opened = Model(model)
+    begin, stop = instant_of(start, "--from"), instant_of(end, "--to")
+    found = [] if pairs is None else together(read_results(pairs))
+    batch = segments_for(opened, key=key_of(key, opened), start=begin, end=stop)
+    listed = Table.of(_PAIR, [_listed(one) for one in found[:most]])
+    write_picture(
+        lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, width=inches),
+        out,
+        width,
+        title=f"Tracks of {model.name}",
+        alt=f"A map of the tracks of {model.name}: {len(batch):,} segments",
+        caption="Grey are all tracks, coloured those of pairs while they were together." if found else "",
+        blocks=[listed] if found else [],
+    )
+    if pairs is not None:
+        _tell_pairs(found[:most], len(found))
+
+
+def _listed(one: Together) -> list[Any]:
+    """A stretch of two objects together as a row of a table."""
+    from pulse.core.time import to_datetime64
+
+    begin, end = (
+        str(to_datetime64(at).astype("datetime64[s]")).replace("T", " ") for at in (one.start, one.end)
+    )
+    minutes = round((one.end - one.start) / 60e6, 1)
+    return [one.one, one.other, begin, end, minutes, f"{100 * (one.certain or 0.0):.0f} %"]
+
+
+def _tell_pairs(shown: list[Together], count: int) -> None:
+    import pyarrow as pa
+
+    from pulse.commands.table import lines
+
+    if shown:
+        columns = zip(*map(_listed, shown), strict=True)
+        for line in lines(
+            pa.table({name: pa.array(column) for name, column in zip(_PAIR, columns, strict=True)})
+        ):
+            typer.echo(line)
+    more = f"; the {len(shown)} longest are shown (--most)" if count > len(shown) else ""
+    typer.echo(f"together {count:,} {'time' if count == 1 else 'times'}{more}")
