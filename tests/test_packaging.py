@@ -99,3 +99,7 @@ def test_the_folders_resolve_to_this_checkout() -> None:
     import pulse.kernels.polynomial
 
     assert Path(pulse.kernels.polynomial.__file__) == ROOT / "kernels" / "polynomial.py"
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    assert f"\n## [{pulse.__version__}] - 20" in (ROOT / "CHANGELOG.md").read_text("utf-8")
