@@ -41,6 +41,7 @@ from pulse.datasets.taq_codes import (
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly
 from pulse.datasets.taq_parquet import CODES, TaqParquet, code_column
+from pulse.datasets.taq_wrds import TaqWrds
 from pulse.datasets.units import Paths, expand
 
 _BESIDES = ("exchange", "size", "sequence")  # columns that help to tell trades apart, where a file has them
@@ -248,7 +249,7 @@ def _format(paths: Paths, schema: StreamSchema, like: Format | None, time_unit: 
     if name in (PlainParquet.name, TaqParquet.name):
         unit = like.time_unit if time_unit is None and isinstance(like, PlainParquet) else time_unit
         return PlainParquet(key=schema.key_names, time=schema.time, time_unit=unit)
-    if name in (TaqMonthly.name, TaqDaily.name):
+    if name in (TaqMonthly.name, TaqDaily.name, TaqWrds.name):
         own = like if isinstance(like, TaqFormat) and like.name == name else get_format(name)
         return replace(own, corrections=None)  # type: ignore[call-arg]
     raise DatasetError(

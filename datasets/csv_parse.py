@@ -31,6 +31,7 @@ def parse_block(
 ) -> pa.Table:
     """The columns of ``types``, converted; empty fields of numbers and times are null, empty texts are empty.
 
+    So are what people write for no value (NaN, NA, null …) and the layout's own ``missing``.
     Every column is one chunk. Empty lines are skipped.
     """
     for name in types:
@@ -68,6 +69,7 @@ def _convert(
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={positions[name]: type_ for name, type_ in types.items()},
             include_columns=list(positions.values()),
+            null_values=nulls(layout),
             timestamp_parsers=list(time_formats) or None,
             auto_dict_encode=False,
         ),
@@ -75,6 +77,11 @@ def _convert(
     if table.num_rows != lines + 1:
         return None
     return table.rename_columns(list(positions)).slice(0, lines).combine_chunks()
+
+
+def nulls(layout: Layout) -> list[str]:
+    """What stands for no number or time."""
+    return [*pyarrow.csv.ConvertOptions().null_values, *layout.missing]
 
 
 def _count_lines(data: bytes) -> int:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
-from pulse.core.errors import unknown_column
+from pulse.core.errors import UnknownColumnError, unknown_column
 from pulse.datasets.counts import Aside, Counts
-from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
+from pulse.datasets.csv_parse import KEY_TEXT, layout_names, nulls, parse_block
 from pulse.datasets.errors import EmptyInputError, UnknownFormatError, UnreadableError, readable
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
 from pulse.datasets.text_blocks import Block, Layout, line_number, read_blocks, to_utf8
@@ -27,7 +28,8 @@ class PlainCsv(TextFormat):
     """Comma (or otherwise) separated values with a header.
 
     Types are guessed from the first megabyte: numbers are doubles, except in key columns, where whole numbers
-    are int64; all else is text, kept as a dictionary. ``types`` overrides the guess: ``{"id": "string"}``.
+    are int64 unless some begin with zeros, as codes do; all else is text, kept as a dictionary. ``types`` overrides the guess:
+    ``{"id": "string"}``. Empty fields, NaN, NA, null and the like are no number, and what ``missing`` lists is none either.
     Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``; with
     ``missing_times`` they may be empty.
     """
@@ -39,6 +41,7 @@ class PlainCsv(TextFormat):
     time_unit: str | None = None
     time_format: str | None = None
     missing_times: bool = False
+    missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,6 +54,11 @@ class PlainCsv(TextFormat):
                     f"types: column '{name}': expected one of {', '.join(TYPES)}, got {type_!r}"
                 )
         object.__setattr__(self, "types", pairs)
+        none: Any = self.missing
+        texts = (none,) if isinstance(none, str) else tuple(none)
+        if not all(isinstance(text, str) for text in texts):
+            raise UnknownFormatError(f"missing: expected texts such as '-', got {none!r}")
+        object.__setattr__(self, "missing", texts)
         one: Any = self.separated_by
         if not (isinstance(one, str) and len(one) == 1 and one.isascii() and one not in '\n\r"\0'):
             raise UnknownFormatError(f"separated_by: expected one character, such as ',' or ';', got {one!r}")
@@ -59,6 +67,10 @@ class PlainCsv(TextFormat):
     def separator(self) -> str:
         """What stands between two fields."""
         return self.separated_by
+
+    def layout(self, path: str) -> Layout:
+        """The header of a file, and what stands for no value."""
+        return replace(super().layout(path), missing=self.missing)
 
     def statements(self) -> list[str]:
         """The one conversion."""
@@ -121,10 +133,10 @@ class PlainCsv(TextFormat):
         names = layout_names(layout)
         for name in (*self.key, *([self.time] if self.time else [])):
             if name not in layout.names:
-                raise unknown_column(name, layout.names, layout.path)
+                raise _missing(name, layout)
         if all(name in given for name in names):
             return {name: given[name] for name in names}
-        guessed = _guess(layout)
+        guessed = _guess(layout, self.key)
         types = {}
         for name in names:
             type_ = guessed.get(name, pa.null())
@@ -140,8 +152,20 @@ def place_in(block: Block, path: str, column: str | None) -> Place:
     return lambda row: f"{path}, line {line_number(path, block.offset, row)}{what}"
 
 
-def _guess(layout: Layout) -> dict[str, pa.DataType]:
-    """Arrow's guess of the types in the first megabyte of the file."""
+def _missing(name: str, layout: Layout) -> UnknownColumnError:
+    """A column that is not there; where the header is a single name, perhaps since another character separates."""
+    error = unknown_column(name, layout.names, layout.path)
+    other = next((one for one in ";\t|," if one in layout.names[0]), None) if len(layout.names) == 1 else None
+    if other is None:
+        return error
+    shown = "tab" if other == "\t" else f"'{other}'"
+    return UnknownColumnError(
+        f"{error}. Say what separates them with separated_by= (--read separated_by={shown})"
+    )
+
+
+def _guess(layout: Layout, key: Sequence[str]) -> dict[str, pa.DataType]:
+    """Arrow's guess of the types in the first megabyte of the file; keys that begin with zeros are no numbers."""
     whole = Unit(layout.path, 0)
     head = next(read_blocks(whole, layout, SAMPLE_BYTES), None)
     if head is None:
@@ -157,8 +181,14 @@ def _guess(layout: Layout) -> dict[str, pa.DataType]:
                 block_size=len(data) + 1,
             ),
             parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter),
-            convert_options=pyarrow.csv.ConvertOptions(check_utf8=False),
+            convert_options=pyarrow.csv.ConvertOptions(check_utf8=False, null_values=nulls(layout)),
         )
     if table.num_rows == 0:
         raise EmptyInputError(f"{layout.path}: the file holds no rows; there is nothing to read")
-    return {name: table.schema.field(layout.names.index(name)).type for name in layout_names(layout)}
+    types = {name: table.schema.field(layout.names.index(name)).type for name in layout_names(layout)}
+    for name in dict.fromkeys(key):
+        if pa.types.is_integer(types.get(name, pa.null())):
+            texts = parse_block(head, layout, {name: pa.string()}).column(name)
+            if pc.any(pc.match_substring_regex(texts, r"^\s*-?0[0-9]")).as_py():
+                types[name] = pa.string()
+    return types

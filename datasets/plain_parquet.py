@@ -94,13 +94,15 @@ def read_row_group(unit: Unit, columns: Sequence[str], batch_rows: int) -> Itera
 class PlainParquet(Format):
     """Parquet. Text columns come as dictionaries, the column ``time`` as zone-less UTC microseconds.
 
-    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970. With ``missing_times`` they may be null.
+    ``time_unit`` (s, ms, us, ns) is needed when the times are numbers since 1970, ``time_format`` when they are text that is no
+    ISO 8601. With ``missing_times`` they may be null.
     """
 
     name = "parquet"
     suffixes = PARQUET_SUFFIXES
 
     time_unit: str | None = None
+    time_format: str | None = None
     missing_times: bool = False
 
     def __post_init__(self) -> None:
@@ -148,7 +150,7 @@ class PlainParquet(Format):
                     return f"{unit}, row {begin + i}, column '{self.time}'"
 
                 read = to_time_or_null if self.missing_times else to_time
-                times = read(batch.column(at), place, self.time_unit)
+                times = read(batch.column(at), place, self.time_unit, self.time_format)
                 batch = batch.set_column(at, pa.field(names[at], TIME), times)
             row += batch.num_rows
             if counts is not None:

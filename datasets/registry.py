@@ -15,11 +15,12 @@ from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet, open_pa
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly
 from pulse.datasets.taq_parquet import TaqParquet, are_trades
+from pulse.datasets.taq_wrds import TaqWrds
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import expand
 
 FORMATS: dict[str, type[Format]] = {
-    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, TaqParquet, Ais)
+    kind.name: kind for kind in (PlainParquet, PlainCsv, TaqMonthly, TaqDaily, TaqWrds, TaqParquet, Ais)
 }
 
 
@@ -29,7 +30,7 @@ def get_format(name: str, **options: Any) -> Format:
     >>> get_format("taq", tz="UTC").key
     ('symbol',)
     >>> sorted(FORMATS)
-    ['ais', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet']
+    ['ais', 'csv', 'parquet', 'taq', 'taq-daily', 'taq-parquet', 'taq-wrds']
     """
     kind = FORMATS.get(name)
     if kind is None:
@@ -63,6 +64,8 @@ def detect(path: str) -> str:
     folded = {name.casefold() for name in names}
     if {"symbol", "date", "time", "price"} <= folded:
         return TaqMonthly.name
+    if {"sym_root", "date", "time_m", "price"} <= folded:
+        return TaqWrds.name
     if len(names) == 1 and {"time", "symbol", "trade price"} <= set(names[0].casefold().split("|")):
         return TaqDaily.name
     return PlainCsv.name

@@ -61,7 +61,7 @@ def detect_reader(paths: Paths) -> str:
         return "debezium"
     if folded & set(KIND_COLUMNS):
         return "changelog"
-    if folded & {"corr", "trade correction indicator"}:
+    if folded & {"corr", "tr_corr", "trade correction indicator"}:
         return "taq"
     if ARRIVAL in folded:
         return "ais"

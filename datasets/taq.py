@@ -1,4 +1,4 @@
-"""What Monthly and Daily TAQ share: columns, filters of trades, and the New York clock.
+"""What Monthly TAQ, Daily TAQ and that of WRDS share: columns, filters of trades, and the New York clock.
 
 Filters, each of which can be switched off, and each of which counts what it removes:
 
@@ -187,9 +187,11 @@ class TaqFormat(TextFormat):
         needed += ["price"] if self.positive_price else []
         for name, wanted in (("corr", self.corrections is not None), ("cond", bool(self.drop_conditions))):
             if wanted and name not in found:
-                option = "corrections=None" if name == "corr" else "drop_conditions=None"
+                option = "corrections" if name == "corr" else "drop_conditions"
                 error = unknown_column(self.sources[name].upper(), layout.names, layout.path)
-                raise type(error)(f"{error}. To read trades without this filter, say {option}")
+                raise type(error)(
+                    f"{error}. To read trades without this filter, say {option}=None (--read {option}=none)"
+                )
             needed += [name] if wanted else []
         return list(dict.fromkeys(needed))
 

@@ -51,6 +51,7 @@ class Layout:
     delimiter: str
     encoding: str
     header_bytes: int
+    missing: tuple[str, ...] = ()  # what stands for no value, beside what usually does
 
     def index(self, name: str) -> int:
         """The position of a column that is there, exactly once."""

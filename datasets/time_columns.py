@@ -6,6 +6,7 @@ brought to UTC, one without a zone is taken as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from pulse.core.time import LIMIT
 from pulse.datasets.errors import UnknownFormatError, ValueParseError
 
 TIME = pa.timestamp("us")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?", re.ASCII)
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 Place = Callable[[int], str]  # names the place of a row: file and line, or file, row group and row
@@ -52,7 +54,8 @@ def to_time(
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         if unit is None:
             raise ColumnTypeError(
-                f"{place(0)}: the time column holds {kind}; say with time_unit= whether it counts s, ms, us or ns since 1970"
+                f"{place(0)}: the time column holds {kind}; say with time_unit= (--read time_unit=…) whether it counts "
+                "s, ms, us or ns since 1970"
             )
         numbers = values.cast(pa.float64() if pa.types.is_floating(kind) else pa.int64(), safe=True).to_numpy(
             zero_copy_only=False
@@ -86,11 +89,15 @@ def reject_nulls(values: pa.Array, place: Place) -> None:
 
 
 def _scaled(values: Any, unit: str, place: Place) -> pa.Array:
-    """Numbers of ``unit`` since the epoch, floored to microseconds."""
+    """Numbers of ``unit`` since the epoch, floored to microseconds.
+
+    A fraction that a double holds only nearly (1700000000.123456 s) is the microsecond that was written, not the one before.
+    """
     scale = PER_SECOND[unit]
     with np.errstate(over="ignore", invalid="ignore"):
         if scale > 10**6:
-            us = np.floor_divide(values, scale // 10**6)
+            per = scale // 10**6
+            us = values / per if np.asarray(values).dtype.kind == "f" else np.floor_divide(values, per)
         else:
             beyond = ~(np.abs(values) <= LIMIT // (10**6 // scale))
             us = np.where(beyond, 0, values) * (10**6 // scale)
@@ -101,6 +108,10 @@ def _scaled(values: Any, unit: str, place: Place) -> pa.Array:
         raise ValueParseError(
             f"{place(row)}: {values[row]} {unit} since 1970 is not a time that fits; is time_unit right?"
         )
+    if np.asarray(values).dtype.kind == "f":
+        near = np.rint(us)
+        grain = np.spacing(np.abs(us)) + np.spacing(np.abs(values)) * (10**6 / scale) / 2
+        us = np.where(np.abs(us - near) <= grain, near, us)
     whole: IntArray = np.floor(us).astype(np.int64)
     return pa.array(whole).view(TIME)
 
@@ -118,15 +129,37 @@ def _from_text(values: pa.Array, place: Place, time_format: str | None) -> pa.Ar
             )
             parsed = pc.cast(values, kind)
         else:
-            parsed = pc.strptime(values, format=time_format, unit="us")
+            parsed = _as_written(values, time_format)
     except pa.ArrowException:
         row = _first_unreadable(values, lambda part: _from_text(part, lambda _: "", time_format))
         expected = f"as {time_format}" if time_format else "such as 2024-05-31 09:30:00.123"
         got = values[row].as_py()
         raise ValueParseError(
-            f"{place(row)}: expected a time {expected}, got {got!r}; correct it, or give time_format="
+            f"{place(row)}: expected a time {expected}, got {got!r}; {_advice(got)}"
         ) from None
     return to_time(parsed, place)
+
+
+def _as_written(values: pa.Array, time_format: str) -> pa.Array:
+    """Text by a format as of ``strptime``, of which Arrow knows no ``%f``: up to nine digits of a fraction, at the end."""
+    if not time_format.endswith("%f"):
+        return pc.strptime(values, format=time_format, unit="us")
+    parts = pc.extract_regex(values, r"^(?P<rest>.*[^0-9])(?P<digits>[0-9]{1,9})$")
+    if parts.null_count > values.null_count:
+        raise pa.ArrowInvalid("a fraction is missing")
+    digits = pc.utf8_slice_codeunits(pc.utf8_rpad(parts.field("digits"), 6, "0"), 0, 6)
+    whole = pc.strptime(parts.field("rest"), format=time_format.removesuffix("%f"), unit="us")
+    return pc.add(whole.view(pa.int64()), digits.cast(pa.int64())).view(TIME)
+
+
+def _advice(text: str | None) -> str:
+    """What to do about a text that is no time: it may count since 1970, or be written in another way."""
+    if text and _NUMBER.fullmatch(text):
+        return (
+            "where it counts since 1970, say of what with time_unit= (--read time_unit=ms), else how it is written with "
+            "time_format= (--read time_format=%Y%m%d%H%M%S)"
+        )
+    return "correct it, or say how it is written with time_format= (--read time_format='%d.%m.%Y %H:%M')"
 
 
 def _first_unreadable(values: pa.Array, parse: Callable[[pa.Array], object]) -> int:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulse.core import StreamSchema
 from pulse.core.arrow_types import canonical_type
-from pulse.core.errors import SessionError, UnknownColumnError, unknown_column
+from pulse.core.errors import ColumnTypeError, SessionError, UnknownColumnError, unknown_column
 from pulse.datasets.ais import PROJECTED
+from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
+from pulse.datasets.plain_parquet import is_text
 from pulse.language import parse
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import check_columns, needed_columns
@@ -64,6 +67,9 @@ class Order:
             unmodelled={name: _plain(columns.field(name).type, name) for name in keep},
             points=points,
         )
+        for name in model:
+            if is_text(columns.field(name).type):
+                raise _no_numbers(found, name)
         check_columns(columns, schema, found.where)
         return cls(found, schema)
 
@@ -113,14 +119,33 @@ class Order:
 
 
 def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
-    """A column that is not there; where positions are on offer in degrees, how they become metres."""
+    """A column that is not there; where positions are on offer in degrees, or folders have its name, what to do."""
     error = unknown_column(name, columns, where)
     folded = {column.casefold() for column in columns}
     if name in PROJECTED and folded & {"lat", "latitude"} and folded & {"lon", "longitude"}:
         return UnknownColumnError(
             f"{error}; --format ais (format='ais') projects positions to x and y, in metres"
         )
+    if any(part.startswith(f"{name}=") for part in Path(where).parts):
+        return UnknownColumnError(
+            f"{error}; folders are named {name}=…, but only columns in the files are read: write it into them, or fit a table "
+            "that has it, spark.read.parquet(…) or pyarrow.dataset.dataset(…, partitioning='hive').to_table()"
+        )
     return error
+
+
+def _no_numbers(data: Data, name: str) -> ColumnTypeError:
+    """A modelled column of text: the first one that is no number tells why."""
+    texts = data.first(TRIAL, [name]).column(name)
+    plain = (texts.cast(pa.string()) if pa.types.is_dictionary(texts.type) else texts).combine_chunks()
+    read = cast_what_fits(plain, pa.float64())
+    row = pc.index(pc.and_(plain.is_valid(), read.is_null()), True).as_py()
+    such = f" such as {plain[row].as_py()!r} in row {row + 1}" if row >= 0 else ""
+    return ColumnTypeError(
+        f"{data.where}, modelled column '{name}': expected numbers, got text{such}; numbers are written 20.5. Where that stands "
+        "for no value, say so of CSV with missing= (--read missing=…), where the first lines are no guide with types= "
+        f"(--read types={name}:double)"
+    )
 
 
 def completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:

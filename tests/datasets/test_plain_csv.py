@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -151,3 +152,34 @@ def test_any_bytes_read_or_are_a_pulse_error(data: bytes, tmp_path_factory: pyte
         said = str(e)
     assert "fuzz-bytes.csv" in said
     assert "holds 0 rows" not in said
+
+
+def test_keys_that_begin_with_zeros_are_codes(write: Write, read: Read) -> None:
+    """As numbers 007 and 7 would be one key, and nobody would know."""
+    path = write("a.csv", "id,t,v\n007,2024-01-01,1\n7,2024-01-02,2\n")
+    assert [row["id"] for row in read(CSV.prepare(path), path, ["id"])] == ["007", "7"]
+    path = write("b.csv", "id,t,v\n0,2024-01-01,01\n-7,2024-01-02,2\n")
+    assert read(CSV.prepare(path), path, ["id", "v"]) == [{"id": 0, "v": 1.0}, {"id": -7, "v": 2.0}]
+
+
+def test_what_stands_for_no_value_can_be_said(write: Write, read: Read) -> None:
+    path = write("a.csv", "id,t,v\n-,2024-01-01,1\nb,2024-01-02,-\nc,2024-01-03,M\nd,2024-01-04,NA\n")
+    fmt = replace(CSV, missing=("-", "M")).prepare(path)
+    assert read(fmt, path, ["id", "v"]) == [
+        {"id": "-", "v": 1.0},
+        {"id": "b", "v": None},
+        {"id": "c", "v": None},
+        {"id": "d", "v": None},
+    ]
+    assert replace(CSV, missing="-").missing == ("-",)  # type: ignore[arg-type]
+    with pytest.raises(UnknownFormatError, match="missing: expected texts such as '-', got"):
+        replace(CSV, missing=(1,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("separator", "shown"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_a_header_of_one_name_asks_what_separates(write: Write, separator: str, shown: str) -> None:
+    path = write("a.csv", "id,t,v\na,2024-01-01,1\n".replace(",", separator))
+    with pytest.raises(
+        UnknownColumnError, match=rf"separated_by= \(--read separated_by={re.escape(shown)}\)"
+    ):
+        CSV.prepare(path)

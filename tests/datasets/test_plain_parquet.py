@@ -191,3 +191,12 @@ def test_sizes_are_known_without_the_metadata_of_columns(tmp_path: Path) -> None
     sizes = [unit.size for unit in PARQUET.units([path])]
     assert len(sizes) == 2
     assert 0.9 * path.stat().st_size < sum(sizes) <= path.stat().st_size
+
+
+def test_times_in_a_format_of_ones_own(tmp_path: Path) -> None:
+    file = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"t": ["31.12.2023 23:59", "01.01.2024 00:00"], "v": [1.0, 2.0]}), file)
+    with pytest.raises(ValueParseError, match="time_format="):
+        table_of(PlainParquet(time="t"), file, ["t"])
+    found = table_of(PlainParquet(time="t", time_format="%d.%m.%Y %H:%M"), file, ["t"])
+    assert found.column("t").to_pylist()[1] == datetime.datetime(2024, 1, 1)

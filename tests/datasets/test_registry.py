@@ -20,6 +20,7 @@ Write = Callable[[str, str | bytes], str]
     [
         ("m.csv", test_taq.MONTHLY, "taq"),
         ("d.psv", test_taq.DAILY, "taq-daily"),
+        ("w.csv", test_taq.WRDS, "taq-wrds"),
         ("EQY_US_ALL_TRADE_20240531.gz", gzip.compress(test_taq.DAILY.encode(), mtime=0), "taq-daily"),
         ("o.csv", test_ais.OLD, "ais"),
         ("n.csv", test_ais.NEW, "ais"),
@@ -46,7 +47,7 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         detect(write("empty.csv", ""))
     with pytest.raises(
         UnknownFormatError,
-        match=r"no 'tag'; did you mean 'taq'\? There are: ais, csv, parquet, taq, taq-daily, taq-parquet",
+        match=r"no 'tag'; did you mean 'taq'\? There are: ais, csv, parquet, taq, taq-daily, taq-parquet, taq-wrds",
     ):
         get_format("tag")
     with pytest.raises(
@@ -55,7 +56,7 @@ def test_what_is_not_there(write: Write, tmp_path: Path) -> None:
         get_format("taq", zone="UTC")
 
 
-@pytest.mark.parametrize("name", ["parquet", "csv", "taq", "taq-daily", "ais"])
+@pytest.mark.parametrize("name", ["parquet", "csv", "taq", "taq-daily", "taq-wrds", "ais"])
 def test_a_format_knows_its_name_and_takes_lists(name: str) -> None:
     fmt = get_format(name, key=["a", "b"], time="c")
     assert fmt.name == name

@@ -22,6 +22,7 @@ from pulse.datasets.taq import GOOD_CORRECTIONS, NOT_GOING_PRICES, TaqFormat
 from pulse.datasets.taq_codes import RECORD, WITHDRAWN
 from pulse.datasets.taq_daily import TaqDaily
 from pulse.datasets.taq_monthly import TaqMonthly, parse_date
+from pulse.datasets.taq_wrds import TaqWrds
 
 Write = Callable[[str, str | bytes], str]
 Read = Callable[..., list[dict[str, Any]]]
@@ -48,6 +49,13 @@ DAILY = (
     "END|20240531|5|||||||\n"
 )
 NAME = "EQY_US_ALL_TRADE_20240531.psv"
+WRDS = """DATE,TIME_M,EX,SYM_ROOT,SYM_SUFFIX,TR_SCOND,SIZE,PRICE,TR_CORR,TR_SEQNUM
+20180102,9:30:00.123456789,N,BRK,A,@,1,297000,00,1
+2018-01-02,09:30:01,N,BRK,B,@,10,198.5,00,2
+20180102,9:30:02.5,N,IBM,,@,10,154,01,3
+20180102,9:30:03,N,IBM,,@ Z,10,1,00,4
+20180102,9:31:00,N,IBM,,@,10,154,10,5
+"""
 COLUMNS = ["symbol", "t", "price", "size", "cond", "corr", "exchange"]
 
 
@@ -230,3 +238,24 @@ def test_the_recorded_cancellation_is_filtered(recorded: Path, write: Write, rea
     ]
     assert [(r["t"], r["price"]) for r in rows] == [(r["t"], r["price"]) for r in good]
     assert counts.removed["condition: not a going price"] == 77_261 - len(good)
+
+
+def test_trades_of_wrds(write: Write, read: Read) -> None:
+    """Roots with different suffixes are different symbols, and the clock has a day of its own."""
+    counts = Counts()
+    rows = read(TaqWrds(), write("w.csv", WRDS), [*COLUMNS, "sequence"], counts)
+    day = datetime.datetime(2018, 1, 2, 9, 30)
+    assert [(r["symbol"], r["t"], r["price"], r["corr"], r["sequence"]) for r in rows] == [
+        ("BRK A", day.replace(microsecond=123456), 297000.0, 0, 1),
+        ("BRK B", day.replace(second=1), 198.5, 0, 2),
+        ("IBM", day.replace(second=2, microsecond=500000), 154.0, 1, 3),
+    ]
+    assert counts.removed == {RECORD: 1, "condition: not a going price": 1}
+
+
+def test_trades_of_wrds_without_suffixes(write: Write, read: Read) -> None:
+    text = "sym_root,date,time_m,price,tr_corr,tr_scond\nIBM,20180102,9:30:00,154,00,\n"
+    assert [r["symbol"] for r in read(TaqWrds(), write("w.csv", text), ["symbol", "t", "price"])] == ["IBM"]
+    short = "sym_root,date,time_m,price\nIBM,20180102,9:30:00,154\n"
+    with pytest.raises(UnknownColumnError, match=r"TR_CORR.*--read corrections=none"):
+        read(TaqWrds(), write("s.csv", short), ["symbol", "t", "price"])

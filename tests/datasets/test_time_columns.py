@@ -53,6 +53,36 @@ def test_a_format_of_ones_own() -> None:
     assert us(to_time(pa.array(["02.01.1970 00:01"]), place, None, "%d.%m.%Y %H:%M")) == [86_460_000_000]
 
 
+def test_a_format_of_ones_own_with_fractions() -> None:
+    texts = pa.array(["02.01.1970 00:00:01.5", "02.01.1970 00:00:01.0000019"])
+    assert us(to_time(texts, place, None, "%d.%m.%Y %H:%M:%S.%f")) == [86_401_500_000, 86_401_000_001]
+    with pytest.raises(ValueParseError, match=r"row 1: expected a time as .* got '02.01.1970 00:00:01'"):
+        to_time(
+            pa.array(["02.01.1970 00:00:01.5", "02.01.1970 00:00:01"]), place, None, "%d.%m.%Y %H:%M:%S.%f"
+        )
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@given(st.lists(st.integers(1_700_000_000_000_000, 1_700_000_000_999_999), max_size=20))
+def test_microseconds_written_as_fractions_are_those_that_were_written(unit: str, times: list[int]) -> None:
+    """1700000000.123456 lies below itself as a double: flooring made it the microsecond before."""
+    scale = {"s": -6, "ms": -3, "us": 0, "ns": 3}[unit]
+    written = [float(f"{t}e{scale}") for t in times]
+    assert us(to_time(pa.array(written, pa.float64()), place, unit)) == times
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1714564800000", "time_unit= .--read time_unit=ms."),
+        ("31.12.2024", "time_format= .--read time_format="),
+    ],
+)
+def test_a_text_that_is_no_time_says_what_to_do(text: str, said: str) -> None:
+    with pytest.raises(ValueParseError, match=said):
+        to_time(pa.array([text]), place)
+
+
 @pytest.mark.parametrize(
     ("values", "unit", "error", "match"),
     [
