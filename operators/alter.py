@@ -22,6 +22,7 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
+from pulse.core.decimals import as_doubles
 from pulse.kernels.steps import apply_steps, apply_steps_on_grid, cut_at_steps, scaled_drift
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
@@ -112,7 +113,7 @@ class Alter:
                 continue
             at = times(pa.Table.from_batches([batch]), schema)[0] if at is None else at
             column = batch.column(name)
-            values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            values = as_doubles(column).to_numpy(zero_copy_only=False)
             altered = pa.array(
                 apply_steps(values, found.cell, at, found.steps, found.maps),
                 mask=column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None,

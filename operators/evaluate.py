@@ -23,9 +23,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.decimals import as_doubles
 from pulse.core.expression import (
     Arithmetic,
     Column,
@@ -315,7 +315,7 @@ def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
-    values: FloatArray = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
     return values[relation.group] if per_group else values
 
 

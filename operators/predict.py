@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core import ErrorBound, StreamSchema, Truth
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
+from pulse.core.decimals import as_doubles
 from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.expression import (
     Arithmetic,
@@ -299,7 +299,7 @@ def numbers(column: pa.ChunkedArray | pa.Array, name: str) -> FloatArray:
     type_ = column.type
     if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         raise ColumnTypeError(f"tuples, column '{name}': expected numbers, got {type_}")
-    floats: FloatArray = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    floats: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
     if pa.types.is_integer(type_) and type_.bit_width == 64:
         floats = np.where(np.abs(floats) > _EXACT, np.nan, floats)
     return floats

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
+from pulse.core.decimals import as_doubles
 from pulse.core.errors import unknown_column
 
 IntArray = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ def values(table: pa.Table, schema: StreamSchema) -> FloatArray:
 
 def _as_floats(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     try:
-        return pc.cast(column, pa.float64())
+        return as_doubles(column)
     except pa.ArrowInvalid:
         raise ColumnTypeError(
             f"modelled column '{name}': holds whole numbers beyond 2**53, which a double cannot tell apart; "

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.decimals import as_doubles
 from pulse.operators.tuples import needed_columns, times
 from pulse.stream.affine import Affine
 from pulse.stream.log import AccentLog
@@ -105,7 +106,7 @@ class RawUndo:
         if plain := pa.types.is_float64(column.type):
             values = column.to_numpy(zero_copy_only=False)
         else:
-            values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            values = as_doubles(column).to_numpy(zero_copy_only=False)
         undone_values = _applied(values, self._inverse[name], batch, at)
         if undone_values is values and plain:
             return None, None

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, conform
+from pulse.core.decimals import as_doubles
 from pulse.core.elements import KIND_CODES, Deletion, Insertion, Replacement, read_changelog
 from pulse.core.errors import ElementError, SchemaError, unknown_column
 from pulse.core.regions import Regions
@@ -203,7 +204,7 @@ def _typed(table: pa.Table, source: str | None, field: pa.Field) -> pa.Array:
     if field.type == REF and not pa.types.is_null(column.type):
         return _timestamps(column, source)
     if field.type == pa.float64() and pa.types.is_decimal(column.type):
-        return column.cast(field.type)
+        return as_doubles(column)
     try:
         return conform(column, field.type, column=source)
     except SchemaError as e:

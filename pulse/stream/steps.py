@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.decimals import as_doubles
 from pulse.kernels.steps import apply_steps, apply_steps_by_code
 from pulse.stream.accents import AccentError
 from pulse.stream.affine import IDENTITY, Affine
@@ -128,7 +129,7 @@ class Classes:
             values = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
             bounds = np.array([_bounded(first_whole(cut)) for cut in self.cuts], np.int64)
         else:
-            values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+            values = as_doubles(column).fill_null(0.0).to_numpy(zero_copy_only=False)
             bounds = np.array([_first_float(cut) for cut in self.cuts], np.float64)
         found: IntArray = np.searchsorted(bounds, values, "right") + 1
         found[null] = 0
