@@ -34,9 +34,10 @@ from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_parcels import PARCELS, Packer
 from pulse.runtime.predictor import Prediction, Tally
+from pulse.runtime.source_files import unseen
 from pulse.runtime.source_frames import frame_of
 from pulse.runtime.sources import predictor_of as predictor_of_job
-from pulse.runtime.sources import read_batch, unseen
+from pulse.runtime.sources import read_batch
 from pulse.runtime.trial import dropped
 from pulse.session import Session
 

@@ -136,6 +136,7 @@ def record(
     setup: Callable[[], Any] | None = None,
     peak: bool | Callable[[], Any] = False,
     facts: Mapping[str, str | float] | None = None,
+    aims: Mapping[str, float] | None = None,
     drawn: Sequence[str] = (),
 ) -> Any:
     """Time ``function`` for one row, and give its last result.
@@ -145,8 +146,11 @@ def record(
     a function that judges this one's last result. ``figure`` joins groups in one plot, over ``x`` (named ``x_label``).
     ``setup`` runs before each round, untimed, and may return its ``(args, kwargs)``. With ``peak`` the high-water mark of
     memory of the function (or of the one given there) is measured in a process of its own, as :func:`.processes.peak` can.
-    ``facts`` are further figures, shown beside the row; those named in ``drawn`` have a plot of their own over ``x``.
+    ``facts`` are further figures, shown beside the row; those named in ``drawn`` have a plot of their own over ``x``, and
+    those named in ``aims`` are to be at most what stands there: the reading of a run says which are not.
     """
+    if unknown := set(aims or ()) - set(facts or ()):
+        raise ValueError(f"aims are of facts that are told, {sorted(facts or ())}; got {sorted(unknown)}")
     if not (math.isfinite(work) and work > 0):
         raise ValueError(f"work is a number of {unit}, above 0; got {work}")
     if x is not None and not (math.isfinite(x) and x_label):
@@ -164,6 +168,7 @@ def record(
         x=None if x is None else float(x),
         x_label=x_label,
         facts={name: _plain(value) for name, value in (facts or {}).items()},
+        aims={name: float(aim) for name, aim in (aims or {}).items()},
         drawn=list(drawn),
     )
     if peak:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pulse.benchmarks.recording import BY_HAND, OURS
 from pulse.benchmarks.report.crossover import Crossover, crossover
 from pulse.benchmarks.report.rows import Row, Run, gathered, ours_of, strongest_peer
-from pulse.benchmarks.report.words import seconds, several, share, times
+from pulse.benchmarks.report.words import fact, number, seconds, several, share, times
 
 PAPER = {"Fig. 5 i": ("1,050", 10.0), "Fig. 5 ii": ("120–180", 3.0), "Fig. 5 iii": ("1.45", 1.2)}
 """Tuples a segment from which the paper's segments are cheaper than its tuples, and from which ours are to be, at most, than
@@ -92,7 +92,7 @@ def crossings(run: Run) -> list[Crossing]:
 
 def sentences(run: Run) -> list[str]:
     """The plain reading, most important first."""
-    return [*_standing(run), *_speed(run), *_crossing(run), *_accuracy(run)]
+    return [*_standing(run), *_speed(run), *_crossing(run), *_further_aims(run), *_accuracy(run)]
 
 
 def _standing(run: Run) -> Iterator[str]:
@@ -150,6 +150,24 @@ def _crossing(run: Run) -> Iterator[str]:
         f"{several(len(wanted), 'case')}"
     )
     yield f"{text}; not in {'; '.join(missed)}." if missed else f"{text}."
+
+
+def _further_aims(run: Run) -> Iterator[str]:
+    """Of facts that were to be at most so much; what is no number has missed its aim."""
+    wanted = [(row, name, aim) for row in run.rows for name, aim in row.aims.items()]
+    if not wanted:
+        return
+    missed = [
+        f"{row.group}, {row.contender}: {name} {fact(row.facts[name])}, aim {number(aim)}"
+        for row, name, aim in wanted
+        if not _at_most(row.facts[name], aim)
+    ]
+    text = f"{len(wanted) - len(missed)} of {several(len(wanted), 'further aim')} reached"
+    yield f"{text}; not: {'; '.join(missed)}." if missed else f"{text}."
+
+
+def _at_most(value: str | float, aim: float) -> bool:
+    return isinstance(value, float) and value <= aim
 
 
 def _accuracy(run: Run) -> Iterator[str]:

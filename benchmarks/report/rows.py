@@ -34,6 +34,8 @@ class Row:
     x_label: str = ""
     memory: Peak | None = None
     facts: Mapping[str, str | float] = field(default_factory=dict)
+    aims: Mapping[str, float] = field(default_factory=dict)
+    """What some of the facts were to be at most."""
     drawn: tuple[str, ...] = ()
     """Facts that are plotted over x, beside the throughput."""
 
@@ -212,5 +214,6 @@ def row_of(one: Mapping[str, Any]) -> Row | None:
         x_label=told.get("x_label", ""),
         memory=Peak(**told["memory"]) if told.get("memory") else None,
         facts=told.get("facts", {}),
+        aims=told.get("aims", {}),
         drawn=tuple(told.get("drawn", ())),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pulse.benchmarks.recording import OURS, OURS_ON_SPARK
 from pulse.benchmarks.report.rows import Row
-from pulse.benchmarks.report.words import number, one_of, percent, seconds, share, size, times
+from pulse.benchmarks.report.words import fact, number, one_of, percent, seconds, share, size, times
 
 HEADS = {
     "contender": "who ran",
@@ -62,12 +62,15 @@ def _cells(row: Row, by: dict[tuple[str, str], Row]) -> list[str]:
         "nothing" if told.certified is None else number(told.certified),
         number(told.observed),
         size(row.memory.most) if row.memory else "",
-        "; ".join(f"{name}: {_fact(value)}" for name, value in row.facts.items()),
+        "; ".join(_told(row)),
     ]
 
 
-def _fact(value: str | float) -> str:
-    return value if isinstance(value, str) else number(value)
+def _told(row: Row) -> Iterator[str]:
+    """The row's facts, each with its aim if it has one."""
+    for name, value in row.facts.items():
+        aim = f" (aim: at most {number(row.aims[name])})" if name in row.aims else ""
+        yield f"{name}: {fact(value)}{aim}"
 
 
 def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -43,6 +43,11 @@ def share(value: float) -> str:
     return f"{math.floor(value * 1e5) / 1e5:.5f}".rstrip("0").rstrip(".")
 
 
+def fact(value: str | float) -> str:
+    """A further figure of a row, which may be a word."""
+    return value if isinstance(value, str) else number(value)
+
+
 def percent(value: float) -> str:
     """``± 3 %``."""
     shown = 100 * value

@@ -105,6 +105,21 @@ def test_a_run_that_did_not_end_says_so() -> None:
     assert any("QUICK" in one for one in sentences(short))
 
 
+def test_aims_of_facts_are_judged_and_stand_beside_them() -> None:
+    """A word is no number that could reach an aim."""
+    told = [
+        bench("accents", name, 1.0, facts={"loss, %": loss}, aims={"loss, %": 2.0})
+        for name, loss in (("pulse", 1.5), ("pulse, many", 7.25), ("pulse, few", "unknown"))
+    ]
+    (said,) = (one for one in sentences(run_of(run(*told))) if "aim" in one)
+    assert said == (
+        "1 of 3 further aims reached; not: accents, pulse, many: loss, % 7.25, aim 2; "
+        "accents, pulse, few: loss, % unknown, aim 2."
+    )
+    assert "loss, %: 7.25 (aim: at most 2)" in markdown(run_of(run(*told)))
+    assert not any("aim" in one for one in sentences(run_of(run(bench("g", "pulse", 1.0)))))
+
+
 def test_markdown_tables_have_as_many_cells_in_each_line() -> None:
     text = markdown(run_of(rich()), compare(run_of(rich()), run_of(rich())))
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):

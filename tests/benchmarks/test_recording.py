@@ -101,10 +101,17 @@ def test_rounds_of_warming_up_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"work": 0}, {"work": math.nan}, {"x": 1.0}, {"x": math.nan, "x_label": "n"}]
+    "wrong",
+    [
+        {"work": 0},
+        {"work": math.nan},
+        {"x": 1.0},
+        {"x": math.nan, "x_label": "n"},
+        {"facts": {"a": 1.0}, "aims": {"b": 1.0}},
+    ],
 )
 def test_what_is_recorded_makes_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"work is|x is"):
+    with pytest.raises(ValueError, match=r"work is|x is|aims are of"):
         record(Fixture(), lambda: None, **ROW | wrong)
 
 
