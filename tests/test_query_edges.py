@@ -237,11 +237,23 @@ def test_point_results_flow_into_a_join() -> None:
         assert pieces(ask(more, S=S, c=c)) == wanted
 
 
-@pytest.mark.xfail(reason="a predicate pushed below the join leaves a range that begins at its open end")
-def test_a_point_at_the_open_end_of_a_range() -> None:
-    """At 3 s x is 3, not above: nothing."""
-    more = "select P.k from (select k, x from S where x = 3) as P join S as Q on (P.k = Q.k) where Q.x > 3"
-    assert pieces(ask(more, S=fitted(LINE))) == []
+@pytest.mark.parametrize(
+    ("predicate", "wanted"),
+    [
+        ("Q.x > 3", []),
+        ("Q.x < 3", []),
+        ("Q.x != 3", []),
+        ("Q.x >= 3", [(3.0, 3.0)]),
+        ("Q.x <= 3", [(3.0, 3.0)]),
+        ("Q.x = 3", [(3.0, 3.0)]),
+    ],
+)
+def test_a_point_at_the_end_of_a_range(predicate: str, wanted: list[tuple[float, float]]) -> None:
+    """At 3 s x is 3: the predicate decides, not on which side a half-open range is closed."""
+    more = (
+        f"select P.k from (select k, x from S where x = 3) as P join S as Q on (P.k = Q.k) where {predicate}"
+    )
+    assert pieces(ask(more, S=fitted(LINE))) == wanted
 
 
 def test_point_results_count_for_nothing_in_integrals() -> None:

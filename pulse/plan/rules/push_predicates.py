@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pulse.core.expression import Column, Comparison, Expression, all_of, columns_of, conjuncts, renamed
+from pulse.core.columns import Columns
+from pulse.core.expression import (
+    Column,
+    Comparison,
+    Expression,
+    all_of,
+    columns_of,
+    conjuncts,
+    renamed,
+    walk,
+)
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Union, Window
 from pulse.plan.rewriting import below_project, only_mentions
 
@@ -15,7 +25,9 @@ def push_predicates(plan: Node) -> Node:
 
     - Below a projection: with the outputs replaced by what they stand for.
     - Into a join: to the side whose columns it mentions, on time to both, else to the condition; an equality of keys of
-      both sides becomes a pair of ``equal``, and what is asked of keys so paired is asked of both sides.
+      both sides becomes a pair of ``equal``, and what is asked of keys so paired is asked of both sides. What is asked of
+      one side's models stays in the condition where an equation makes the other side single instants: a range, which is
+      half open, would take or leave the instant at its end whatever the predicate says of it.
     - Below a window or an aggregate across keys: only what is asked of the keys that remain. On modelled attributes, it
       is a matter of the aggregate; on time, it speaks of closing times, and stays (``prune_time`` reads it there).
     - Into every member of a union.
@@ -102,6 +114,10 @@ def _into_join(node: Join, predicates: tuple[Expression, ...]) -> Node:
             to_right.append(right)
         if not fits_left and not fits_right:
             kept.append(predicate)
+    at_points = _has_points(node.left, to_left), _has_points(node.right, to_right)
+    to_left, kept_left = _beside_points(to_left, a, beside=at_points[1])
+    to_right, kept_right = _beside_points(to_right, b, beside=at_points[0])
+    kept += [*kept_left, *kept_right]
     across = {x: Column(y) for x, y in equal}
     back = {y: Column(x) for x, y in equal}
     for_right = [
@@ -114,6 +130,39 @@ def _into_join(node: Join, predicates: tuple[Expression, ...]) -> Node:
         right=_push(node.right, (*to_right, *for_right)),
         equal=tuple(dict.fromkeys(equal)),
         condition=all_of(kept),
+    )
+
+
+def _beside_points(
+    predicates: list[Expression], columns: Columns, *, beside: bool
+) -> tuple[list[Expression], list[Expression]]:
+    """Those that go down to one side of a join, and those that stay since the other side may hold points."""
+    if not beside:
+        return predicates, []
+    stay = [p for p in predicates if columns_of(p) & set(columns.modelled) and not _is_equation(p, columns)]
+    return [p for p in predicates if p not in stay], stay
+
+
+def _has_points(node: Node, predicates: Iterable[Expression]) -> bool:
+    """Whether an equation in it, or among what is to be asked of it, makes results at single instants."""
+    if any(_is_equation(p, node.columns) for p in predicates):
+        return True
+    match node:
+        case Filter():
+            return _has_points(node.input, conjuncts(node.predicate))
+        case Join():
+            asked = any(_is_equation(p, node.columns) for p in conjuncts(node.condition))
+            return asked or _has_points(node.left, ()) or _has_points(node.right, ())
+        case Project() | Union():
+            return any(_has_points(one, ()) for one in node.inputs)
+    return False
+
+
+def _is_equation(predicate: Expression, columns: Columns) -> bool:
+    """Whether somewhere in it a model is to be equal to something."""
+    return any(
+        isinstance(one, Comparison) and one.relation == "=" and bool(columns_of(one) & set(columns.modelled))
+        for one in walk(predicate)
     )
 
 
