@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pulse.plan.explain import Explanation
     from pulse.runtime.accents import QueryAbortedError
     from pulse.runtime.answer import Answer
+    from pulse.runtime.job_run import JobBatch, JobRun
     from pulse.runtime.revised import RevisedAnswer
     from pulse.runtime.sweep import Sweep
     from pulse.session import Session
@@ -34,6 +35,8 @@ __all__ = [
     "Answer",
     "ErrorBound",
     "Explanation",
+    "JobBatch",
+    "JobRun",
     "Model",
     "PulseError",
     "QueryAbortedError",
@@ -52,6 +55,8 @@ _HOMES = {
     "Answer": "pulse.runtime.answer",
     "ErrorBound": "pulse.core.bounds",
     "Explanation": "pulse.plan.explain",
+    "JobBatch": "pulse.runtime.job_run",
+    "JobRun": "pulse.runtime.job_run",
     "Model": "pulse.store.model",
     "PulseError": "pulse.core.errors",
     "QueryAbortedError": "pulse.runtime.accents",

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from pulse._version import VERSION
+from pulse.commands.aside import aside
+from pulse.commands.changes import changes
 from pulse.commands.check import check
 from pulse.commands.demo import demo
 from pulse.commands.explain import explain
@@ -93,6 +95,7 @@ def common(
       pulse sweep --stream S=prices @macd.sql --param short=5,10,20 --param long=30:300:30
       pulse plot model prices --tuples ticks.parquet --out prices.png
       pulse run job.toml                        predict: results before the data arrives
+      pulse changes job.toml --holds            what holds of its results
       pulse fit --help                          the options of one command
     \b
     -q and -v may stand before a command or behind it.
@@ -155,6 +158,8 @@ app.command(short_help="Ask a query for a grid of parameters.")(sweep)
 app.command(short_help="Show what a query becomes.")(explain)
 app.command(short_help="Show what a query does at accents.")(check)
 app.command(short_help="Run a predictive job.")(run)
+app.command(short_help="Show what a job has said.")(changes)
+app.command(short_help="Show rows that a job set aside.")(aside)
 app.command(short_help="Show which inputs caused a result.")(lineage)
 app.command(short_help="Pack what a cluster's workers need.")(ship)
 app.add_typer(plot, name="plot", short_help="Draw models, answers, sweeps, lineage and tracks.")

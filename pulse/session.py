@@ -21,22 +21,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from pulse.core import StreamSchema, parse_duration
 from pulse.core.errors import SessionError as SessionError  # users take it from here
 from pulse.core.errors import was_interrupted
-from pulse.datasets.format import Format
-from pulse.operators.fit_spec import FitSpec
-from pulse.runtime.fit_data import Engine
-from pulse.runtime.fit_history import parse_keep
-from pulse.runtime.fit_model import Progress
-from pulse.runtime.fit_order import Order, completed
+from pulse.core.time import parse_duration
 from pulse.store.model import Model
 from pulse.store.stored import Stored
 
 if TYPE_CHECKING:
+    from pulse.core.schema import StreamSchema
+    from pulse.datasets.format import Format
     from pulse.plan.explain import Explanation
     from pulse.plan.query import Query
     from pulse.runtime.answer import Answer
+    from pulse.runtime.fit_model import Progress
+    from pulse.runtime.job_run import JobLike, JobRun, OnBatch, OnStatus
     from pulse.runtime.revise import Outcome
     from pulse.runtime.revised import RevisedAnswer
     from pulse.runtime.spark import SparkSession
@@ -62,10 +60,10 @@ class Session:
         spark: SparkSession | None = None,
         **conf: Any,
     ) -> None:
-        engine = engine or os.environ.get("PULSE_ENGINE") or "spark"
-        if engine not in ENGINES:
-            raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {engine!r}")
-        self.engine = engine
+        self._asked = engine or os.environ.get("PULSE_ENGINE") or None  # else jobs may name their own
+        self.engine = self._asked or "spark"
+        if self.engine not in ENGINES:
+            raise SessionError(f"engine: expected {' or '.join(map(repr, ENGINES))}, got {self.engine!r}")
         self._master, self._conf, self._spark = master, conf, spark
         self._streams: dict[str, Model] = {}
         self._started = False  # whether it is ours to stop
@@ -73,11 +71,17 @@ class Session:
     @property
     def spark(self) -> SparkSession:
         """The Spark session; started when first asked for."""
-        if self._spark is None:
-            from pulse.runtime.spark import is_running, session
+        return self._spark_with({})
 
+    def _spark_with(self, settings: Mapping[str, str]) -> SparkSession:
+        """Spark with settings of a job: with all of them if it is to be started, else with those that can change."""
+        from pulse.runtime.spark import is_running, session
+
+        if self._spark is None:
             self._started = not is_running()
-            self._spark = session(self._master, **self._conf)
+            self._spark = session(self._master, **{**settings, **self._conf})
+        elif settings:
+            session(**settings)  # type: ignore[arg-type]  # names of settings are none of its own keywords
         return self._spark
 
     def stop(self) -> None:
@@ -141,6 +145,11 @@ class Session:
         ``accents``, a log (a file, its lines, or accents), and ``splits``, a table of stock splits, say where units and schema
         change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
+        from pulse.operators.fit_spec import FitSpec
+        from pulse.runtime.fit_data import Engine
+        from pulse.runtime.fit_history import parse_keep
+        from pulse.runtime.fit_order import Order, completed
+
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
         order = Order.of(
@@ -334,6 +343,40 @@ class Session:
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, possible)
         return Sweep(order.query, Grid.of(given), order.paths, spark=self._spark_if_any())
+
+    def run(
+        self,
+        job: JobLike,
+        *,
+        once: bool = True,
+        folder: str | os.PathLike[str] | None = None,
+        frames: Mapping[str, Any] | None = None,
+        on_batch: OnBatch | None = None,
+        on_status: OnStatus | None = None,
+    ) -> JobRun:
+        """Run a predictive job: results before the data arrives, and most tuples only checked.
+
+        ``job``: the path of a TOML file, its tables as nested dictionaries (paths are then relative to ``folder``), or a Job. It
+        runs on this session's engine, or on the one that it names if the session was given none. With ``once`` what is there is
+        taken and the run is over; else it goes on in the background until it is stopped: ``with session.run(job, once=False) as
+        run: run.wait(60)``. ``frames`` are streaming DataFrames by stream, of streams whose source is ``frame``.
+        ``on_batch`` is given every batch of results as a :class:`~pulse.JobBatch`, ``on_status`` the figures after it.
+
+        Tables without a ``sink`` keep their results, with the checkpoint or as long as this process lives, for
+        :meth:`JobRun.changes` and :meth:`JobRun.holds`. On Spark a job without a checkpoint begins anew each time, as in process.
+        """
+        from pulse.runtime.job_run import run_job
+
+        return run_job(
+            job,
+            engine=self._asked,
+            spark=self._spark_with,
+            once=once,
+            folder=folder,
+            frames=frames,
+            on_batch=on_batch,
+            on_status=on_status,
+        )
 
     def _order(
         self,

@@ -8,6 +8,10 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray
 from pulse.core.time import LIMIT
 
+FILE, ROW = "_pulse_file", "_pulse_row"
+WHENCE = (FILE, ROW)
+"""Columns beside a tuple's own that say where it is from, if they are there: they go along, so that a row set aside tells."""
+
 
 def placed(table: pa.Table, keys: tuple[str, ...], time: str) -> tuple[pa.Table, list[pa.Table]]:
     """The tuples that have a key and a time that can be told, and the others with a reason."""
@@ -41,6 +45,19 @@ def _out_of_range(column: pa.ChunkedArray) -> BoolArray:
     whole = column.cast(pa.int32() if unit == "day" else pa.int64()).to_numpy()
     beyond: BoolArray = (whole > LIMIT // micro) | (whole < -(LIMIT // micro))
     return beyond
+
+
+def whence(table: pa.Table, file: str, *, rows: bool) -> pa.Table:
+    """A file's tuples with a code of its name, and with ``rows`` also the place of each in it."""
+    n = table.num_rows
+    code = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([file], pa.string()))
+    table = table.append_column(FILE, code)
+    return table.append_column(ROW, pa.array(np.arange(n))) if rows else table
+
+
+def whence_names(table: pa.Table) -> list[str]:
+    """The columns among these that only say where tuples are from."""
+    return [name for name in WHENCE if name in table.column_names]
 
 
 def reasoned(table: pa.Table, reason: str) -> pa.Table:

@@ -11,7 +11,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.predict import numbers
 from pulse.operators.tuples import needed_columns, times
-from pulse.validation.aside import placed, together
+from pulse.validation.aside import placed, together, whence_names
 from pulse.validation.corrections import PAIR, Elements, sorted_out
 
 _ROW = "row of the batch"
@@ -31,7 +31,7 @@ class RevisionBatch:
 
     @classmethod
     def of(cls, table: pa.Table, schema: StreamSchema, kind: str | None) -> RevisionBatch:
-        names = needed_columns(schema)
+        names = [*needed_columns(schema), *whence_names(table)]
         if kind is None:
             good, left_out = placed(table.select(names), schema.key_names, schema.time)
             rows, none = np.arange(good.num_rows), np.zeros(0, np.int64)

@@ -41,7 +41,7 @@ from pulse.operators.predict import PredictSpec, candidates, numbers
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times
 from pulse.validation.allotment import Allotment
-from pulse.validation.aside import placed, reasoned, together
+from pulse.validation.aside import placed, reasoned, together, whence_names
 from pulse.validation.needs import PACE
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
@@ -147,7 +147,9 @@ class Validator:
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, counts = self.spec.schema, Counts(tuples=table.num_rows)
         check_columns(table.schema, schema, "tuples")
-        table, aside = placed(table.select(needed_columns(schema)), schema.key_names, schema.time)
+        table, aside = placed(
+            table.select([*needed_columns(schema), *whence_names(table)]), schema.key_names, schema.time
+        )
         counts.misplaced = counts.tuples - table.num_rows
         if not table.num_rows:
             return Pushed(Relation.empty(Columns.of(schema)), np.zeros(0, np.int64), counts, together(aside))

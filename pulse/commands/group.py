@@ -19,7 +19,7 @@ GROUPS = {
     "First steps": ("demo", "doctor", "generate"),
     "Models": ("fit", "info", "revise"),
     "Questions": ("query", "sweep", "explain", "lineage", "check", "plot"),
-    "Running": ("run", "ship"),
+    "Running": ("run", "changes", "aside", "ship"),
 }
 _INTERRUPTED = "pulse: interrupted; nothing is left half-written"
 _SPEAKING = re.compile(r"-q|--quiet|-v+|--verbose")

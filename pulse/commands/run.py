@@ -30,7 +30,12 @@ def run(
         typer.Option("--json", help="Figures as a JSON line per batch; on stderr if results are printed."),
     ] = False,
     engine: Annotated[
-        str | None, typer.Option("--engine", help="spark, or local: in this process; else as the job says.")
+        str | None,
+        typer.Option(
+            "--engine",
+            envvar="PULSE_ENGINE",
+            help="spark, or local: in this process; without it as the job says.",
+        ),
     ] = None,
     master: Master = "local[*]",
 ) -> None:
@@ -42,6 +47,8 @@ def run(
       pulse run job.toml --once            what is there now, then end; the next run goes on from there
       pulse run job.toml --once --json     the same, figures for programs
       pulse run job.toml --engine local    in this process, files only
+      pulse changes job.toml --holds       what holds of its results
+      pulse aside job.toml                 rows that were not taken, and why
     \b
     Streams whose units and columns change, in [streams.NAME] of the job:
       accents = "splits.jsonl"    a log beside it, or the name of a column of its own rows

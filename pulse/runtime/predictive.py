@@ -31,11 +31,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pulse.runtime.asides import write_aside
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
 from pulse.runtime.predictive_accents import JobAbortedError
-from pulse.runtime.predictive_checkpoint import keep_fingerprint
+from pulse.runtime.predictive_checkpoint import keep_columns, keep_fingerprint, known_columns
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.predictive_logs import Spool
@@ -57,9 +58,11 @@ from pulse.runtime.predictive_state import (
 from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.secrets import concealing
-from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
+from pulse.runtime.sinks import Batch, Sink, numbered, sink_of
+from pulse.runtime.source_columns import settled
+from pulse.runtime.source_files import misplaced, unreadable
 from pulse.runtime.source_frames import frame_of, log_frame
-from pulse.runtime.sources import misplaced, predictor_of, unreadable
+from pulse.runtime.sources import predictor_of
 from pulse.runtime.spread import coalesced
 
 OBSERVED = "pulse"
@@ -127,12 +130,14 @@ def start(
         if one.source == "frame" and name not in frames:
             raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
     given = {name: arrow_schema_of(frame) for name, frame in frames.items()}
-    predictor = predictor_of(job, given, dealt=True)
+    typed, types = settled(job, known_columns(job), every=True)
+    predictor = predictor_of(typed, given, dealt=True)
     keep_fingerprint(job)
+    keep_columns(job, types)
     spool = Spool.of(job, predictor)
     spool.take()
     handler = _Handler(job, predictor, sink, on_batch, on_status)
-    rows = _predicted(spark, job, predictor, frames).observe(
+    rows = _predicted(spark, typed, predictor, frames).observe(
         OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
     )
     writer = rows.writeStream.foreachBatch(handler).outputMode("append")
@@ -214,7 +219,7 @@ class _Handler:
         if self.sink is None:
             self.sink = sink_of(self.job, self.predictor.standing.output.key_names, spark=frame.sparkSession)
         self.sink.write(batch, changes, self.now)
-        write_aside(self.job.aside, batch, self._aside(told))
+        write_aside(self.job, batch, self._aside(told))
         if self.on_batch is not None:
             self.on_batch(batch, changes)
         assert self.job.checkpoint is not None

@@ -237,7 +237,7 @@ class Follower:
             new += [(stream, one) for one in taken]
             count += len(taken)
             if bad:
-                aside[stream] = pa.concat_tables(bad, promote_options="permissive")
+                aside[stream] = decoded(pa.concat_tables(bad, promote_options="permissive"))
             if stream in came:
                 came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
                 if unfit:

@@ -2,10 +2,11 @@
 
 ::
 
-    checkpoint/_pulse_job.json    what results depend on; a job that differs is refused
-    checkpoint/spark              Spark's own, where Spark runs the job
-    checkpoint/local/next         the files of the batch that is under way, by stream: it is run again with the same ones
-    checkpoint/local/state        all of the prediction after the last whole batch
+    checkpoint/_pulse_job.json        what results depend on; a job that differs is refused
+    checkpoint/_pulse_columns.json    types of columns that the job does not list, as they were found at first
+    checkpoint/spark                  Spark's own, where Spark runs the job
+    checkpoint/local/next             the files of the batch that is under way, by stream: it is run again with the same ones
+    checkpoint/local/state            all of the prediction after the last whole batch
 
 In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
 batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is ours alone
@@ -21,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
-from pulse.runtime.predictive_job import Job
+from pulse.runtime.job_spec import Job
 from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.results import FINGERPRINT
 
-FINGERPRINT = "_pulse_job.json"
+COLUMNS = "_pulse_columns.json"
 Files = Mapping[str, list[Path]]
 
 
@@ -47,12 +49,51 @@ def keep_fingerprint(job: Job, engine: str = "spark") -> None:
         replace_file(file, json.dumps(mine, indent=2, sort_keys=True).encode())
         return
     kept = _read_json(file)
-    changed = list(_differences(kept, mine, ""))
+    changed = list(_differences(kept, _without_known(mine, kept, known_columns(job)), ""))
     if changed:
         raise CheckpointError(
             f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
             "not fit; change the job back, or give it a new checkpoint and a new sink"
         )
+
+
+def _without_known(mine: dict[str, Any], kept: Any, known: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """What a job depends on, without columns that it lists now and that were taken from its files before: nothing differs."""
+    from pulse.runtime.source_columns import same_types
+
+    before = kept.get("streams") if isinstance(kept, dict) else None
+    for name, one in mine["streams"].items():
+        own = before.get(name) if isinstance(before, dict) else None
+        if "columns" in one and name in known and isinstance(own, dict) and "columns" not in own:
+            follows = "accents" in one or "splits" in one  # whose accents may speak of any column
+            if same_types(one["columns"], known[name], all_of_them=follows):
+                del one["columns"]
+    return mine
+
+
+def known_columns(job: Job) -> dict[str, dict[str, str]]:
+    """The types of columns, by stream, that runs before found and the job does not list."""
+    if job.checkpoint is None or not (file := Path(job.checkpoint) / COLUMNS).exists():
+        return {}
+    kept = _read_json(file)
+    try:
+        return {
+            name: {str(column): str(type_) for column, type_ in own.items()}
+            for name, own in kept.items()
+            if name in job.streams
+        }
+    except AttributeError as e:
+        raise _damaged(file, e) from e
+
+
+def keep_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
+    """Note types of columns for the runs to come; what is known stays."""
+    if job.checkpoint is None or not types:
+        return
+    known = known_columns(job)
+    if not set(types) <= set(known):
+        kept = {**types, **known}
+        replace_file(Path(job.checkpoint) / COLUMNS, json.dumps(kept, indent=2).encode())
 
 
 def _differences(old: Any, new: Any, at: str) -> list[str]:

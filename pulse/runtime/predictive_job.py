@@ -1,4 +1,4 @@
-"""A predictive job: streams, query, bounds, horizon, sink and checkpoint, read from a small TOML file.
+"""A predictive job as it is written: a small TOML file, or tables as it has them.
 
 ::
 
@@ -24,156 +24,30 @@ file. Nothing here knows Spark.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import parse_duration
+from pulse.runtime.job_spec import DEFAULT_BUCKETS, DEFAULT_LATENESS, is_path
+from pulse.runtime.job_spec import Job as Job
+from pulse.runtime.job_spec import SinkJob as SinkJob
+from pulse.runtime.job_spec import StreamJob as StreamJob
 from pulse.runtime.job_table import JobError as JobError
 from pulse.runtime.job_table import JobTable, checked, option
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
 from pulse.stream.policy import Policy
 from pulse.validation import splits
-from pulse.validation.history import BY_RADIUS, Retention
+from pulse.validation.history import BY_RADIUS
 
 SOURCES = ("files", "kafka", "socket", "rate", "frame")
 FORMATS = ("parquet", "csv", "json")
 SINKS = ("console", "parquet", "kafka", "alert", "none")
 ENGINES = ("spark", "local")
 ON_ACCENT = ("hold", "abort")
-DEFAULT_BUCKETS = 8
-DEFAULT_LATENESS = "10 s"
-
-
-OTHER_UNITS = 1e-12
-"""To how much, of the largest value of a key, old values of revisions match that were said in other units than the tuple was."""
-
-
-@dataclass(frozen=True)
-class StreamJob:
-    """Where a stream's tuples come from and how they become models. ``columns``: types by name, for sources that tell none."""
-
-    name: str
-    source: str
-    key: tuple[str, ...]
-    time: str
-    model: Mapping[str, str]
-    horizon: str | float
-    path: str | None = None
-    format: str = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] | None = None
-    keep: tuple[str, ...] = ()
-    predict: str = "hold"
-    memory: int = 8
-    error: Any = None
-    kind: str | None = None  # the column that tells revisions from tuples
-    accents: str | None = None  # the column whose texts are accents, or the file of a log of them
-    policy: Any = None  # what is done at accents: evolve, exception, ignore; or by primitive
-    splits: str | None = None  # a table of stock splits, which are accents
-    keys: Keys | None = None  # the values that key columns may have, by column; None: any
-    adds: tuple[str, ...] | None = None  # modelled attributes that are not there until an accent adds them
-    revisions: int | str | None = (
-        None  # how long tuples may be revised: microseconds, or "radius"; None: never
-    )
-
-    @property
-    def follows(self) -> bool:
-        """Whether accents come with the stream."""
-        return self.accents is not None or self.splits is not None
-
-    @property
-    def accent_log(self) -> str | None:
-        """The file of accents beside the stream."""
-        return self.accents if self.accents is not None and _is_path(self.accents) else None
-
-    @property
-    def accent_column(self) -> str | None:
-        """The column of accents in the stream."""
-        return None if self.accents is None or _is_path(self.accents) else self.accents
-
-    @property
-    def retention(self) -> Retention | None:
-        """What is kept for revisions."""
-        if self.revisions is None:
-            return None
-        span = None if isinstance(self.revisions, str) else self.revisions
-        return Retention(span, self.kind, 0.0 if self.accent_column is None else OTHER_UNITS)
-
-
-@dataclass(frozen=True)
-class SinkJob:
-    """Where results go. ``aside`` is a folder for tuples that were set aside; without one, they lie with the checkpoint."""
-
-    kind: str = "console"
-    path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    aside: str | None = None
-
-
-@dataclass(frozen=True)
-class Job:
-    """All of a job. ``lateness`` and ``trigger`` are in microseconds; ``where`` names the file for messages.
-
-    ``cell`` is the side of the grid cells by which pairs that come near are spread, in units of their positions.
-    """
-
-    query: str
-    streams: Mapping[str, StreamJob]
-    sink: SinkJob = SinkJob()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: str | None = None
-    engine: str = "spark"
-    split: str = "restless"
-    buckets: int = DEFAULT_BUCKETS
-    lateness: int = parse_duration(DEFAULT_LATENESS)
-    trigger: int | None = None
-    spark: Mapping[str, str] = field(default_factory=dict)
-    where: str = "job"
-    cell: float | None = None
-    on_accent: str = "hold"  # or abort: where an operator would have to hold an accent, the job ends
-
-    @property
-    def aside(self) -> str | None:
-        """The folder for tuples that were set aside; None where nothing of the job has one."""
-        if self.sink.aside is not None:
-            return self.sink.aside
-        if self.checkpoint is not None:
-            return str(Path(self.checkpoint) / "aside")
-        return None if self.sink.path is None else str(Path(self.sink.path) / "_aside")
-
-    @property
-    def options(self) -> tuple[Mapping[str, str], ...]:
-        """All that Spark and its connectors are told, as it is written: see :mod:`pulse.runtime.secrets`."""
-        return self.spark, self.sink.options, *(one.options for one in self.streams.values())
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs on one checkpoint: all that results depend on."""
-        streams = {
-            name: {
-                key: value
-                for key, value in vars(one).items()
-                if key not in ("name", "options") and value is not None
-            }
-            for name, one in sorted(self.streams.items())
-        }
-        made = {
-            "query": " ".join(self.query.split()),
-            "parameters": dict(self.parameters),
-            "streams": streams,
-            "buckets": self.buckets,
-            "lateness": self.lateness,
-            "split": self.split,
-            "cell": self.cell,
-        }
-        if self.on_accent != "hold":
-            made["on_accent"] = self.on_accent
-        read: dict[str, Any] = json.loads(json.dumps(made, default=str, sort_keys=True))
-        return read
 
 
 def read_job(file: str | Path) -> Job:
@@ -321,14 +195,9 @@ def _keys(table: JobTable, folder: Path) -> Keys | None:
         raise table.wrong("keys", expected, got) from None
 
 
-def _is_path(given: str) -> bool:
-    """Whether accents are in a file: columns are plain names."""
-    return "." in given or "/" in given
-
-
 def _accents(table: JobTable, folder: Path) -> str | None:
     given: str | None = table.text("accents", None)
-    return _path(given, folder) if given is not None and _is_path(given) else given
+    return _path(given, folder) if given is not None and is_path(given) else given
 
 
 def _policy(table: JobTable) -> Any:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pulse.core.time import format_instant
+from pulse.runtime.asides import write_aside
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
-from pulse.runtime.predictive_checkpoint import Files, Progress
+from pulse.runtime.predictive_checkpoint import Files, Progress, keep_columns, known_columns
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_logs import Logs
 from pulse.runtime.predictor import Prediction, Tally
-from pulse.runtime.sinks import Batch, Sink, numbered, sink_of, write_aside
-from pulse.runtime.sources import newest, predictor_of, read_batch, settled, unseen
+from pulse.runtime.sinks import Batch, Sink, numbered, sink_of
+from pulse.runtime.source_columns import settled
+from pulse.runtime.source_files import unseen
+from pulse.runtime.sources import newest, predictor_of, read_batch
 
 _PAUSE = 0.2  # seconds between two looks for new files
 
@@ -106,16 +109,19 @@ def run_local(
     sink: Sink | None = None,
     on_batch: Batch | None = None,
     on_status: Callable[[Status], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Prediction:
-    """Take what the job's files hold, and with ``once`` false whatever comes after, until interrupted."""
+    """Take what the job's files hold, and with ``once`` false whatever comes after, until interrupted or ``stopped``, which is
+    asked between batches."""
     for stream in job.streams.values():
         if stream.source != "files":
             raise JobError(
                 f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
             )
-    typed = settled(job)
+    typed, types = settled(job, known_columns(job))
     predictor = predictor_of(typed)
     progress = Progress(job, predictor)
+    keep_columns(job, types)
     prediction = progress.prediction
     output = predictor.standing.output
     if sink is None:
@@ -131,7 +137,7 @@ def run_local(
 
     def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:
         begin, batch = clock.perf_counter(), progress.batch
-        tables = read_batch(typed, schemas, files, others)
+        tables = read_batch(typed, schemas, files, others, located=job.aside is not None)
         progress.begin(files)
         heard = follower.hear(tables, lines)
         now = newest(heard.came, predictor, prediction.now)
@@ -143,7 +149,7 @@ def run_local(
         follower.settle(now, watermark, prediction.validators)
         changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
         sink.write(batch, changes, prediction.now)
-        write_aside(job.aside, batch, emission.aside)
+        write_aside(job, batch, emission.aside)
         if on_batch is not None:
             on_batch(batch, changes)
         if reason := follower.ended(prediction.now):
@@ -158,9 +164,11 @@ def run_local(
             on_status(status)
 
     planned = progress.planned()
-    while True:
+    while not stopped():
         for files in [planned] if planned is not None else unseen(typed, progress.seen):
             step(files, logs.new())
+            if stopped():
+                return prediction
         if any((more := logs.new()).values()):
             step({}, more)
         if planned is not None:
@@ -169,3 +177,4 @@ def run_local(
             return prediction
         else:
             clock.sleep(_PAUSE)
+    return prediction

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
 from pulse.runtime.predictive_apart import accent_rows
+from pulse.validation.aside import whence
 from pulse.validation.corrections import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
@@ -170,8 +171,10 @@ def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, Any]) -> dict[st
     parts: dict[str, list[pa.Table]] = {}
     of_files: dict[str, bool] = {}
     for row in rows:
-        parts.setdefault(row.stream, []).append(unpacked_table(bytes(row.payload)))
-        of_files[row.stream] = row.modified != 0
+        table, of_files[row.stream] = unpacked_table(bytes(row.payload)), row.modified != 0
+        if of_files[row.stream] and not row.stream.startswith(LINES):
+            table = whence(table, row.origin, rows=False)
+        parts.setdefault(row.stream, []).append(table)
     found = {}
     for name, time in times.items():
         if name in parts:

@@ -21,6 +21,7 @@ from pulse.core.time import format_instant
 from pulse.runtime.alerts import Alert, Alerts
 from pulse.runtime.predictive_checkpoint import replace_file
 from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.results import read_changes as read_changes  # what a Parquet sink was given
 from pulse.runtime.secrets import concealing, resolved
 
 if TYPE_CHECKING:
@@ -101,16 +102,6 @@ class ParquetSink:
         draft.replace(file)
 
 
-def read_changes(path: str | Path) -> pa.Table:
-    """All rows that a Parquet sink was given, in order."""
-    parts = []
-    for file in sorted(Path(path).glob("batch=*/*.parquet"), key=lambda one: int(one.parent.name[6:])):
-        table = pq.ParquetFile(file).read()
-        batch = pa.array([int(file.parent.name[6:])] * table.num_rows, pa.int64())
-        parts.append(table.append_column("batch", batch))
-    return pa.concat_tables(parts) if parts else pa.table({})
-
-
 class ConsoleSink:
     """A line per row."""
 
@@ -139,7 +130,8 @@ class KafkaSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
         """Send the rows."""
-        from pulse.runtime.sources import KAFKA, SourceError
+        from pulse.runtime.source_files import SourceError
+        from pulse.runtime.sources import KAFKA
 
         if not changes.num_rows:
             return
@@ -207,14 +199,6 @@ def line_of(alert: Alert, names: tuple[str, ...]) -> str:
     more = f", in {alert.until:.3g} s" if alert.until is not None else ""
     more += f", known {alert.lead:.3g} s ahead" if alert.lead is not None else ""
     return f"{alert.what}: {who} {when}{more}"
-
-
-def write_aside(folder: str | None, batch: int, tables: Mapping[str, pa.Table]) -> None:
-    """Keep tuples that were set aside: a folder per stream, in it one per batch."""
-    if folder is None:
-        return
-    for stream, table in tables.items():
-        ParquetSink(Path(folder) / f"stream={stream}", "tuples").write(batch, table)
 
 
 def _short(value: Any) -> str:

@@ -11,17 +11,11 @@ from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.operators.tuples import needed_columns
-from pulse.runtime.predictive_job import StreamJob
+from pulse.runtime.job_spec import StreamJob
 from pulse.runtime.secrets import concealing, resolved
-from pulse.runtime.sources import (
-    KAFKA,
-    SourceError,
-    columns_of,
-    files_of,
-    kind_columns,
-    others_of,
-    with_absent,
-)
+from pulse.runtime.source_columns import columns_of, kind_columns, others_of, with_absent
+from pulse.runtime.source_files import SourceError, files_of
+from pulse.runtime.sources import KAFKA
 from pulse.runtime.text_tuples import Dialect, csv_header
 
 if TYPE_CHECKING:

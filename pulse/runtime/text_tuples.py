@@ -28,6 +28,7 @@ from pulse.datasets.json_lines import arrow_json
 
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
+_BLANK = (b"\n\n", b"\r", b"\n ", b"\n\t")  # without any of these no line is blank
 _NULLS = frozenset(pa_csv.ConvertOptions().null_values)
 _FAILURES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
@@ -167,6 +168,20 @@ def _values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         kept = [one if isinstance(one, (str, bool)) else None for one in values]
     texts = [None if one is None else str(one) for one in kept]
     return cast_what_parses(pa.array(texts, pa.string()), type_)
+
+
+def line_numbers(file: Path, rows: Sequence[int], *, header: bool) -> list[int | None]:
+    """The lines, counted from 1, that a file's tuples are from: ``rows`` counts tuples from 0. None where it has none."""
+    try:
+        data = file.read_bytes()
+    except OSError:  # moved away meanwhile
+        return [None] * len(rows)
+    first = 1 if header else 0
+    if not data.startswith((b"\n", b" ", b"\t")) and not any(one in data for one in _BLANK):
+        return [row + first + 1 for row in rows]  # every line is a tuple
+    lines = _LINES.split(data.decode("utf-8-sig", errors="replace"))
+    numbers = [i for i, line in enumerate(lines, 1) if line.strip()][first:]
+    return [numbers[row] if row < len(numbers) else None for row in rows]
 
 
 def _lines(file: Path) -> list[str]:

@@ -84,3 +84,14 @@ def test_what_is_wrong_is_said(job: Path) -> None:
     chosen.write_text(JOB, encoding="utf-8")
     with pytest.raises(PulseError, match="'checkpoint': expected a folder"):
         start(None, read_job(chosen))  # type: ignore[arg-type]  # refused before it is looked at
+
+
+def test_the_engine_of_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for every other command: before what the job says, behind --engine."""
+    job.write_text(JOB.replace('engine = "local"', 'engine = "spark"'), encoding="utf-8")
+    monkeypatch.setenv("PULSE_ENGINE", "local")
+    assert run(job, "--once")[1].startswith("done: 10 tuples, ")
+    monkeypatch.setenv("PULSE_ENGINE", "flink")
+    with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
+        run(job, "--once")
+    assert run(job, "--once", "--engine", "local")[0] == 0

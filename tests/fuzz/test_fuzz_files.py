@@ -20,7 +20,7 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.registry import detect, get_format
 from pulse.datasets.revision_readers import detect_reader, read_revisions
 from pulse.datasets.splits import read_splits
-from pulse.runtime.sources import SourceError
+from pulse.runtime.source_files import SourceError
 from pulse.runtime.text_tuples import Dialect, read_csv, read_json
 from tests.fuzz.harness import NASTY, a_share, answer, damaged_bytes, put
 
@@ -111,11 +111,11 @@ def revisions(schema: StreamSchema = TICKS, reader: str | None = None) -> Job:
 def of_job(read: Callable[[Path], pa.Table]) -> Job:
     """Reads a file of a running job, which names the errors of Arrow's itself."""
     from pulse.runtime.predictive_job import StreamJob
-    from pulse.runtime.sources import _readable
+    from pulse.runtime.source_files import readable
 
     def job(path: Path) -> Any:
         stream = StreamJob("S", "files", ("symbol",), "t", {"price": "step"}, "1 s", format=path.suffix[1:])
-        with _readable(path, stream):
+        with readable(path, stream):
             return read(path)
 
     return job

@@ -18,7 +18,9 @@ from pulse.runtime.alerts import Alerts
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
-from pulse.runtime.sources import SourceError, columns_of, files_of, newest, predictor_of
+from pulse.runtime.source_columns import columns_of
+from pulse.runtime.source_files import SourceError, files_of
+from pulse.runtime.sources import newest, predictor_of
 
 SECOND = 1_000_000
 

@@ -80,7 +80,7 @@ def test_a_job_in_process_keeps_no_secret(
 
 def test_an_explained_query_has_no_secret(tmp_path: Path) -> None:
     from pulse.language import parse
-    from pulse.runtime.sources import schema_of
+    from pulse.runtime.source_columns import schema_of
 
     climbing(tmp_path / "in")
     made = job(tmp_path)

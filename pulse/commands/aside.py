@@ -1,0 +1,94 @@
+"""``pulse aside``: the rows that a job set aside, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pulse.commands.options import JsonObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def aside(
+    job: Annotated[
+        Path,
+        typer.Argument(help="A job's TOML file, its checkpoint, or the folder that `aside` in [sink] names."),
+    ],
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Only rows whose reason begins so: late.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="How many rows to show, beside the counts.")
+    ] = 20,
+    as_json: JsonObject = False,
+) -> None:
+    """Show the rows that a job set aside: how many for which reason, and the first of them.
+
+    \b
+    Examples:
+      pulse aside job.toml
+      pulse aside checkpoint --reason late --limit 100
+      pulse aside checkpoint --limit 0 --json         counts only, for programs
+    \b
+    Such rows have no part in results. `file` is where a row came from, where the source is files; `line` of text, in process.
+    """
+    from pulse.commands.result_rows import plain_rows, spelled
+    from pulse.commands.table import lines
+    from pulse.runtime.asides import aside_folder, reasons
+
+    folder = aside_folder(job)
+    counts = [] if folder is None else reasons(folder, begins=reason or "")
+    total = sum(one.rows for one in counts)
+    shown = [] if folder is None or not total else _first(folder, reason, limit)
+    if as_json:
+        told = [one._asdict() for one in counts]
+        rows = [row for part in shown for row in plain_rows(part)]
+        typer.echo(json.dumps({"aside": total, "reasons": told, "rows": rows}, indent=2))
+        return
+    if not total:
+        typer.echo("no rows were set aside" if reason is None else f"no rows were set aside for {reason!r}")
+        return
+    import pyarrow as pa
+
+    names = ("stream", "reason", "rows")
+    for line in lines(pa.table([list(one) for one in zip(*counts, strict=True)], names=names)):
+        typer.echo(line)
+    for part in shown:
+        typer.echo("")
+        for line in lines(_nearby(spelled(part))):
+            typer.echo(line)
+    seen = sum(part.num_rows for part in shown)
+    more = f", {seen:,} shown" if seen < total else ""
+    typer.echo(f"\n{total:,} {'row was' if total == 1 else 'rows were'} set aside{more}")
+
+
+def _nearby(rows: pa.Table) -> pa.Table:
+    """With files by their place from here, where they are in this folder."""
+    import pyarrow as pa
+
+    if "file" not in rows.column_names or not pa.types.is_string(rows.schema.field("file").type):
+        return rows
+    here = f"{Path.cwd()}/"
+    named = [None if one is None else one.removeprefix(here) for one in rows.column("file").to_pylist()]
+    return rows.set_column(rows.column_names.index("file"), "file", pa.array(named, pa.string()))
+
+
+def _first(folder: Path, reason: str | None, limit: int) -> list[pa.Table]:
+    """The first rows of each stream, a table per stream: they have columns of their own. No more is read than is shown."""
+    from pulse.runtime.asides import aside_batches, concatenated, told, whose_reason
+
+    found: dict[str, list[pa.Table]] = {}
+    left = limit
+    for stream, table in aside_batches(folder) if limit else ():
+        table = whose_reason(table, reason or "")
+        if table.num_rows:
+            found.setdefault(stream, []).append(told(stream, table.slice(0, left)))
+            left -= min(left, table.num_rows)
+        if not left:
+            break
+    return [concatenated(parts) for parts in found.values()]
