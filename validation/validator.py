@@ -351,6 +351,13 @@ class Validator:
         old = (state.whole[:, key_state.LAST] < before) & (state.whole[:, key_state.EXPIRY] <= before)
         return self.close(old)
 
+    def lagging(self, behind: int) -> tuple[tuple[pa.Array, ...], IntArray]:
+        """The keys whose newest tuple lies before an instant, and when that was: what comes next may tell of all times since."""
+        last = self.state.whole[:, key_state.LAST]
+        rows = np.flatnonzero((last < behind) & (self.state.whole[:, key_state.STARTED] != 0))
+        known = list(self.state.ids)
+        return self.columns([known[row] for row in rows]), last[rows]
+
     def close(self, gone: BoolArray) -> int:
         """Let go of these of :attr:`keys`: none of their tuples comes any more; how many."""
         state, stay = self.state, np.flatnonzero(~gone)

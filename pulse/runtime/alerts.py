@@ -6,7 +6,8 @@
      |  predicted      begin  ├───────── the condition holds ─────
      └── seconds until ───────┘
               └ withdrawn, or moved, if a later prediction says so;
-                "came true" once event time has passed the begin and it still holds: the lead is begin - first predicted
+                "came true" once event time has passed the begin and it still holds: the lead is begin - first predicted;
+                withdrawn also after that, if the tuples of a key that lags say that it was not so
 
 A condition is a key of the results together with a stretch of time without a hole. All instants are event time in microseconds.
 """
@@ -74,11 +75,19 @@ class Alerts:
     names: tuple[str, ...]
     held: dict[Key, list[Range]] = field(default_factory=dict)
     known: dict[Key, list[Condition]] = field(default_factory=dict)
+    newest: int | None = (
+        None  # event time goes on, also where a run that was started again begins with keys that lag
+    )
 
     def take(self, changes: pa.Table, now: int) -> list[Alert]:
         """What has to be said after these changes, at event time ``now``."""
+        now = self.newest = now if self.newest is None else max(now, self.newest)
+        before: dict[Key, list[Range]] = {}
         for key, kind, one in _stretches(changes, self.names):
             held = self.held.get(key, [])
+            spoken = before.setdefault(key, held)
+            if kind == "+U" and one[1] <= now and not _met(spoken, one):
+                continue  # what has ended was spoken of; a correction of it is none of ours
             self.held[key] = _united([*held, one]) if kind.startswith("+") else _without(held, one)
         return [
             alert for key in sorted({*self.held, *self.known}, key=repr) for alert in self._compare(key, now)
@@ -94,8 +103,9 @@ class Alerts:
             if old is not None:
                 left.remove(old)
             said += self._speak(key, old, (begin, end), now, kept)
+        holding = self.held.get(key, [])
         for gone in left:
-            if not gone.true and gone.end > gone.begin:
+            if gone.end > gone.begin and not _met(holding, (gone.begin, gone.end)):
                 said.append(Alert(WITHDRAWN, key, gone.begin, gone.end, now))
         self.known[key] = kept
         self.held[key] = [one for one in self.held.get(key, []) if one[1] > now]
@@ -114,9 +124,13 @@ class Alerts:
             if begin <= now:
                 return [Alert(HOLDS, key, begin, end, now, lead=0.0)]
             return [Alert(PREDICTED, key, begin, end, now, until=(begin - now) / 1e6)]
-        if old.true:
+        if old.true and begin <= now:
             kept.append(Condition(min(old.begin, begin), end, old.predicted, True))
             return []
+        if old.true:
+            kept.append(Condition(begin, end, now))
+            gone = Alert(WITHDRAWN, key, old.begin, old.end, now)
+            return [gone, Alert(PREDICTED, key, begin, end, now, until=(begin - now) / 1e6)]
         if begin <= now:
             kept.append(Condition(begin, end, old.predicted, True))
             return [Alert(CAME_TRUE, key, begin, end, now, lead=max(begin - old.predicted, 0) / 1e6)]
@@ -135,6 +149,11 @@ def _stretches(changes: pa.Table, names: tuple[str, ...]) -> list[tuple[Key, str
     keys = list(zip(*(changes.column(name).to_pylist() for name in names), strict=True)) or [()] * len(ref)
     kinds = changes.column("kind").to_pylist()
     return list(zip(keys, kinds, zip(begin.tolist(), end.tolist(), strict=True), strict=True))
+
+
+def _met(ranges: Iterable[Range], one: Range) -> bool:
+    """Whether some range shares more than an end with one."""
+    return any(begin < one[1] and one[0] < end for begin, end in ranges)
 
 
 def _united(ranges: list[Range]) -> list[Range]:

@@ -63,6 +63,13 @@ def kept_behind(predictor: Predictor) -> int:
     return max((one.span or 0 for one in predictor.retentions.values()), default=0)
 
 
+def reach_back(predictor: Predictor) -> int:
+    """How far behind the watermark updates may begin, where it is not known how far keys lag: the next tuple of a key may tell of
+    all times since its newest, which a model that is still known was in force at."""
+    longest = max((one.horizon for one in predictor.specs.values()), default=0)
+    return kept_behind(predictor) + predictor.standing.radius + longest
+
+
 def take(
     validators: Mapping[str, Validator],
     histories: Mapping[str, History],

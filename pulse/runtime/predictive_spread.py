@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from pulse.runtime.exchange import Parcel
-from pulse.runtime.predictive_revisions import kept_behind, updates_of
+from pulse.runtime.predictive_revisions import reach_back, updates_of
 from pulse.runtime.predictive_state import (
     ACCENTS,
     TALLY,
@@ -59,7 +59,7 @@ class Scattering(Validating):
                 said = place, Parcel(0, place, relation).pack(), told
                 out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(said)))
         if now is not None:
-            whereabouts.forget(self.spread, self.watermark(now) - kept_behind(self.predictor))
+            whereabouts.forget(self.spread, self.watermark(now) - reach_back(self.predictor))
         # Counted here: an update may go to several places.
         count = Tally(updates=sum(map(len, updates_of(taken).values())))
         out.append(row(1 + place, TALLY, now=now, tally=count))
@@ -106,7 +106,7 @@ class Pairing(Keeping):
         emission = Emission(solved.changes.table, {}, tally)
         out += emitted(place, in_force(emission, follower, heard, (state.results, solver.state.results)), now)
         watermark = follower.watermark(now, self.lateness)
-        solver.advance(watermark - kept_behind(self.predictor))
+        solver.advance(watermark - reach_back(self.predictor))
         follower.settle(now, watermark, {})
         known = (solver.state, solver.ranges, now)
         return (*known, follower.state) if self.predictor.hears else known, out

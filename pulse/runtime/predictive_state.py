@@ -39,8 +39,8 @@ from pulse.runtime.predictive_parcels import LINES, arrived, packed_table
 from pulse.runtime.predictive_revisions import (
     forget,
     histories_of,
-    kept_behind,
     packed,
+    reach_back,
     solve,
     take,
     unpacked,
@@ -472,7 +472,7 @@ class Solving(Keeping):
             out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(solver.allotted)))
         assert solver.state is not None
         watermark = follower.watermark(solver.now, self.lateness)
-        oldest = watermark - kept_behind(self.predictor)
+        oldest = watermark - reach_back(self.predictor)
         follower.settle(solver.now, watermark, {})
         solver.state = self.predictor.standing.advance(solver.state, oldest)
         known = (solver.state, solver.allotted, solver.now, solver.rates)

@@ -237,8 +237,10 @@ class Prediction:
     def advance(self, watermark: int) -> None:
         """Nothing before the watermark comes any more: free what it keeps."""
         assert self.state is not None
-        self.state = self.predictor.standing.advance(self.state, watermark - kept_behind(self.predictor))
         forget(self.predictor, self.validators, self.histories, watermark)
+        oldest = watermark - kept_behind(self.predictor)
+        lagging = {stream: one.lagging(oldest) for stream, one in self.validators.items()}
+        self.state = self.predictor.standing.advance(self.state, oldest, lagging)
 
     def results(self) -> pa.Table:
         """What holds now, as far ahead as the models reach."""

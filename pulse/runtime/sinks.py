@@ -174,11 +174,18 @@ class AlertSink:
             replace_file(self.state / f"{batch:012d}", pack_state(self.alerts))
             for old in sorted(self.state.glob("[0-9]*"))[:-_KEPT_STATES]:
                 old.unlink(missing_ok=True)
-        if self.path is not None and said:
-            lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in said)
-            replace_file(self.path / f"batch={batch}.jsonl", lines.encode())
+        if self.path is not None:
+            self._put(self.path / f"batch={batch}.jsonl", said)
         for one in said if self.path is None else ():
             print(line_of(one, self.keys), file=self.out or sys.stdout, flush=True)
+
+    def _put(self, file: Path, said: list[Alert]) -> None:
+        """A batch's lines, in place of those of a run of it that was given up."""
+        if not said:
+            file.unlink(missing_ok=True)
+            return
+        lines = "".join(json.dumps(one.as_dict(self.keys), default=str) + "\n" for one in said)
+        replace_file(file, lines.encode())
 
     def _before(self, batch: int) -> Alerts:
         assert self.state is not None

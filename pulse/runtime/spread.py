@@ -204,10 +204,8 @@ class PlaceSolver:
         streams, changed = dict(self.state.streams), {}
         since: dict[str, dict[Key, int]] = {}
         for stream, relation, told in news:
-            floor = self.state.watermark
-            since.setdefault(stream, {}).update(
-                {one.key: max(one.since, floor) if one.revised else one.since for one in told}
-            )
+            floor = self.state.watermark  # what is no longer held stays as it was said
+            since.setdefault(stream, {}).update({one.key: max(one.since, floor) for one in told})
             ranges = self.ranges.setdefault(stream, {})
             gone = {one.key for one in told if one.range is None or one.enters}
             for one in told:

@@ -18,18 +18,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import BoolArray
+from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
-from pulse.operators.at_rest import begins, ending_after, in_other, listed, settled
+from pulse.operators.at_rest import begins, ends, in_other, listed, settled
 from pulse.operators.difference import Changes, change_schema, difference
-from pulse.operators.grid import within
+from pulse.operators.grid import within, within_each
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
+from pulse.validation.matching import positions
 from pulse.validation.replay import Revised, replaced
 
 FAR = 1 << 62
@@ -38,11 +39,17 @@ GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, again
 
 @dataclass(frozen=True)
 class StandingState:
-    """``streams``: the segments at rest that still matter, by plain names. ``results``: what holds now, from the watermark on."""
+    """``streams``: the segments at rest that still matter, by plain names. ``results``: what holds now, from the watermark on,
+    and of keys that lag behind it, if it is known which, from their newest tuple on."""
 
     streams: Mapping[str, Relation]
     results: Relation
     watermark: int = -FAR
+    lagging: bool = False  # whether results of keys that lag are there
+
+
+Instants = Mapping[str, tuple[tuple[pa.Array, ...], IntArray]]
+"""Keys by stream, each with an instant in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,29 @@ class Standing:
         some = {stream: one for stream, one in updates.items() if len(one)}
         if not some:
             return state, Solved(Changes(self.schema.empty_table()), 0, Relation.empty(self.plan.columns))
-        since = min(_first_instant(one) for one in some.values())
         streams = dict(state.streams)
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
             streams[stream], changed[stream] = settled(streams[stream], one)
-        results, solved = self._solved(state.results, streams, changed, (since, FAR))
-        return StandingState(streams, results, state.watermark), solved
+        results, solved = self._updated(state, state.results, streams, changed, some)
+        return replace(state, streams=streams, results=results), solved
+
+    def _updated(
+        self,
+        state: StandingState,
+        results: Relation,
+        streams: Mapping[str, Relation],
+        changed: Mapping[str, BoolArray],
+        updates: Mapping[str, Relation],
+    ) -> tuple[Relation, Solved]:
+        """The results after updates, each key's from its own first one on; nothing is said of what is no longer held."""
+        starts = {stream: _starts(one) for stream, one in updates.items()}
+        if not (self.treats_keys_apart and state.lagging):
+            starts = {
+                stream: (keys, np.maximum(at, state.watermark)) for stream, (keys, at) in starts.items()
+            }
+        since = min(int(at.min()) for _, at in starts.values())
+        return self._solved(results, streams, changed, (since, FAR), starts=starts)
 
     def revise(
         self, state: StandingState, revised: Mapping[str, Revised], updates: Mapping[str, Relation]
@@ -130,12 +153,11 @@ class Standing:
         results, solved = self._solved(state.results, streams, marks, (since, max(since, until)), keys)
         if some:
             # All segments are as they are at the end: what was solved above is not solved into something else.
-            first = min(_first_instant(one) for one in some.values())
-            results, more = self._solved(results, streams, changed, (first, FAR))
+            results, more = self._updated(state, results, streams, changed, some)
             both = Changes(pa.concat_tables([solved.changes.table, more.changes.table]))
             fresh = Relation.concat([solved.fresh, more.fresh])
             solved = Solved(both, solved.solved + more.solved, fresh)
-        return StandingState(streams, results, state.watermark), replace(solved, evaluation=None)
+        return replace(state, streams=streams, results=results), replace(solved, evaluation=None)
 
     def _solved(
         self,
@@ -144,32 +166,50 @@ class Standing:
         changed: Mapping[str, BoolArray],
         span: tuple[int, int],
         keys: Mapping[str, tuple[pa.Array, ...]] | None = None,
+        starts: Instants | None = None,
     ) -> tuple[Relation, Solved]:
         """The results with those of a span of time that depend on changed keys solved again, and what that changes.
 
-        ``keys`` are the changed ones where some may have no segments left.
+        ``keys`` are the changed ones where some may have no segments left; ``starts`` says from when on each has changed.
         """
         since, until = span
         new, count, evaluation = self.solve(streams, changed, since, until=until)
         if keys is None:
             keys = {stream: _chosen(streams[stream], marks) for stream, marks in changed.items()}
         touched = self._touched(results, new, keys)
-        before = within(results.select_groups(np.flatnonzero(touched)), since, until)
+        held = results.select_groups(np.flatnonzero(touched))
+        old_from, new_from = (self._firsts(one, starts or {}, since, since) for one in (held, new))
+        new = within_each(new, new_from, np.full(new.groups, until))
+        before = within_each(held, old_from, np.full(held.groups, until))
         changes = difference(selected(before, self.output), selected(new, self.output))
-        kept = Relation.concat([_except(results, touched, since, until), new]).merged()
-        return kept, Solved(changes, count, new, evaluation)
+        stays = [
+            results.select_groups(np.flatnonzero(~touched)),
+            within_each(held, np.full(held.groups, -FAR), old_from),
+            *([within(held, until, FAR)] if until < FAR else []),
+        ]
+        return Relation.concat([*stays, new]).merged(), Solved(changes, count, new, evaluation)
 
-    def advance(self, state: StandingState, watermark: int) -> StandingState:
-        """Nothing before the watermark comes any more: forget what no result from it on depends on."""
+    def advance(self, state: StandingState, watermark: int, lagging: Instants | None = None) -> StandingState:
+        """Nothing before the watermark comes any more: forget what no result from it on depends on.
+
+        ``lagging``: the keys whose newest tuple lies before it, and when that was. The next one of such a key, which is in order,
+        may tell that the truth left the model right after that: from there on its results, and what they depend on, are kept.
+        Where keys meet, so is what a key that is not known yet may meet: validators take it as far back as windows reach.
+        """
         if watermark <= state.watermark:
             return state
-        oldest = watermark - self.radius - GRACE
-        streams = {
-            stream: ending_after(relation, oldest).without_empty_groups()
-            for stream, relation in state.streams.items()
-        }
-        results = ending_after(state.results, watermark).without_empty_groups()
-        return StandingState(streams, results, watermark)
+        some = {stream: one for stream, one in (lagging or {}).items() if len(one[1])}
+        first = min([watermark - self.radius - 2 * GRACE, *(int(last.min()) for _, last in some.values())])
+        alone = self.treats_keys_apart and len(dict.fromkeys(scans(self.plan))) == 1
+        streams = {}
+        for stream, relation in state.streams.items():
+            floor = np.full(relation.groups, watermark if alone else first)
+            if alone and stream in some:
+                floor = _known(relation.keys, some[stream], watermark, relation.groups)
+            streams[stream] = _ending_after(relation, floor - self.radius - GRACE)
+        results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
+        reached = watermark if self.treats_keys_apart else max(first, state.watermark)
+        return StandingState(streams, results, reached, lagging is not None)
 
     def of_keys(self, relation: Relation, updates: Relation) -> Relation:
         """The segments of a stream of those keys only that updates are of."""
@@ -252,13 +292,32 @@ class Standing:
 
     def _has_key(self, results: Relation, leaf: Scan, keys: tuple[pa.Array, ...]) -> BoolArray:
         """Result groups whose key columns that came from this scan name one of its keys."""
+        columns = self._keys_of(results, leaf)
+        return np.ones(results.groups, bool) if columns is None else listed(columns, keys)
+
+    def _keys_of(self, results: Relation, leaf: Scan) -> tuple[pa.Array, ...] | None:
+        """The key columns of results that came from a scan; None where not all of them are there."""
         plain = self.columns[leaf.stream].key_names
         names = [followed(self.plan, f"{leaf.alias}.{name}") for name in plain]
         own = results.columns.key_names
         if not names or any(name is None or name not in own for name in names):
-            return np.ones(results.groups, bool)
-        columns = tuple(results.keys[own.index(name)] for name in names if name is not None)
-        return listed(columns, keys)
+            return None
+        return tuple(results.keys[own.index(name)] for name in names if name is not None)
+
+    def _firsts(self, results: Relation, instants: Instants, other: int, unknown: int) -> IntArray:
+        """Per group of results the first of the instants of its keys: ``other`` where none has one, ``unknown`` where the group
+        does not tell which keys are behind it."""
+        if not self.treats_keys_apart:
+            return np.full(results.groups, unknown)
+        found = np.full(results.groups, FAR)
+        for leaf in dict.fromkeys(scans(self.plan)):
+            if leaf.stream in instants:
+                columns = self._keys_of(results, leaf)
+                one = np.full(results.groups, unknown)
+                if columns is not None:
+                    one = _known(columns, instants[leaf.stream], FAR, results.groups)
+                found = np.minimum(found, one)
+        return np.where(found == FAR, other, found)
 
 
 def followed(plan: Node, name: str) -> str | None:
@@ -285,8 +344,23 @@ def _radius(node: Node) -> int:
     return own + max((_radius(one) for one in node.inputs), default=0)
 
 
-def _first_instant(relation: Relation) -> int:
-    return int(begins(relation).min())
+def _starts(updates: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
+    """The keys of updates, and when the first of each begins."""
+    some = updates.without_empty_groups()
+    return some.keys, np.minimum.reduceat(begins(some), some.offsets[:-1])
+
+
+def _known(
+    keys: tuple[pa.Array, ...], instants: tuple[tuple[pa.Array, ...], IntArray], other: int, n: int
+) -> IntArray:
+    """The instant that is known of each of ``n`` keys, ``other`` where none is."""
+    place = positions(keys, instants[0], n, len(instants[1]))
+    return np.append(instants[1], other)[place]
+
+
+def _ending_after(relation: Relation, instants: IntArray) -> Relation:
+    """The rows that end at an instant or later, which each group has its own of."""
+    return relation.take(np.flatnonzero(ends(relation) >= instants[relation.group])).without_empty_groups()
 
 
 def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:
@@ -294,14 +368,6 @@ def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolA
     if marks is None:
         return np.zeros(recent.groups, bool)
     return in_other(recent, whole.select_groups(np.flatnonzero(marks)))
-
-
-def _except(results: Relation, touched: BoolArray, since: int, until: int) -> Relation:
-    """The results that stay: of untouched keys all, of touched ones what lies before and after."""
-    stays = results.select_groups(np.flatnonzero(~touched))
-    rest = results.select_groups(np.flatnonzero(touched))
-    after = [within(rest, until, FAR)] if until < FAR else []
-    return Relation.concat([stays, within(rest, -FAR, since), *after])
 
 
 def _chosen(relation: Relation, marks: BoolArray) -> tuple[pa.Array, ...]:

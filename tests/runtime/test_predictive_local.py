@@ -223,6 +223,37 @@ def test_an_alert_is_withdrawn() -> None:
     assert said(alerts, changes(("-D", 35, 40, "b")), 33) == [("came true", None, 30.0)]
 
 
+def test_what_came_true_and_then_was_not_so_is_withdrawn() -> None:
+    """Event time moves on with other keys; the tuples of this one come later and say otherwise."""
+    alerts = Alerts(("id",))
+    assert said(alerts, changes(("+I", 10, 40, "a"), ("+I", 10, 40, "b")), 0)[0] == ("predicted", 10.0, None)
+    assert said(alerts, changes(), 20) == [("came true", None, 10.0)] * 2
+    assert said(alerts, changes(("-D", 10, 40, "a")), 21) == [("withdrawn", None, None)]
+    # It did not begin at 10, but will at 30.
+    assert said(alerts, changes(("-D", 10, 30, "b")), 21) == [
+        ("withdrawn", None, None),
+        ("predicted", 9.0, None),
+    ]
+    assert said(alerts, changes(), 35) == [("came true", None, 9.0)]
+    assert said(alerts, changes(("-D", 36, 40, "b")), 37) == []  # it ended
+
+
+def test_conditions_that_become_one_are_not_withdrawn() -> None:
+    alerts = Alerts(("id",))
+    assert len(said(alerts, changes(("+I", 10, 20, "a"), ("+I", 30, 40, "a")), 0)) == 2
+    assert said(alerts, changes(("+I", 20, 30, "a")), 5) == []
+
+
+def test_what_has_ended_is_not_spoken_of_when_it_is_corrected() -> None:
+    alerts = Alerts(("id",))
+    assert said(alerts, changes(("+I", 10, 20, "a")), 0) == [("predicted", 10.0, None)]
+    assert said(alerts, changes(("-U", 10, 20, "a"), ("+U", 10, 20, "a")), 25) == [("came true", None, 10.0)]
+    assert said(alerts, changes(("-U", 12, 15, "a"), ("+U", 12, 15, "a")), 60) == []
+    assert said(alerts, changes(("+I", 50, 55, "a")), 61) == [
+        ("holds", None, 0.0)
+    ]  # of that nothing was said
+
+
 def test_what_holds_already_was_not_foreseen() -> None:
     assert said(Alerts(("id",)), changes(("+I", 3, 20, "a")), 5) == [("holds", None, 0.0)]
 
@@ -238,6 +269,23 @@ def test_alerts_of_a_batch_run_again_are_the_same(tmp_path: Path) -> None:
     alerts = [json.loads(text) for _, text in sorted(before.items())]
     assert [(one["alert"], one["id"]) for one in alerts] == [("predicted", "a"), ("came true", "a")]
     assert (alerts[0]["until"], alerts[1]["lead"]) == (10.0, 10.0)
+
+
+def test_event_time_does_not_go_back_when_a_job_is_started_again(tmp_path: Path) -> None:
+    """On Spark a run that was started again knows the times of the keys that came since, and those may lag."""
+    AlertSink(("id",), str(tmp_path / "out"), str(tmp_path / "state")).write(0, changes(), 60 * SECOND)
+    again = AlertSink(("id",), str(tmp_path / "out"), str(tmp_path / "state"))
+    again.write(1, changes(("+I", 30, 90, "a")), 20 * SECOND)
+    (line,) = (tmp_path / "out" / "batch=1.jsonl").read_text().splitlines()
+    assert json.loads(line)["alert"] == "holds"
+
+
+def test_alerts_of_a_batch_that_was_given_up_do_not_stay(tmp_path: Path) -> None:
+    """A log of accents may have grown before the batch is run again, so that it says something else, or nothing."""
+    sink = AlertSink(("id",), str(tmp_path / "out"), str(tmp_path / "state"))
+    sink.write(0, changes(("+I", 10, 20, "a")), 0)
+    sink.write(0, changes(), 0)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_an_alert_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
