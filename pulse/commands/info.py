@@ -21,9 +21,10 @@ def info(
       pulse info prices --json
     """
     from pulse.commands import report
-    from pulse.store.model import Model, remembered
+    from pulse.store.manifest import Manifest
+    from pulse.store.remembered import remembered
 
-    manifest = Model(model).manifest
+    manifest = Manifest.read(model)
     answered = remembered(model, manifest)
     if as_json:
         typer.echo(json.dumps(report.facts(manifest, answered), indent=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pulse.core import format_instant
+from pulse.core.time import format_instant
 from pulse.store.manifest import Manifest
 
 _SHOWN = 10  # versions that are told of
@@ -15,7 +15,7 @@ Answered = list[tuple[int | None, int | None]]
 
 
 def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
-    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.model.remembered`)."""
+    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.remembered.remembered`)."""
     before = sum(source.bytes for source in manifest.sources)
     after = sum(file.bytes + sum(layer.bytes for layer in file.layers) for file in manifest.files)
     segments = manifest.segments
@@ -100,8 +100,7 @@ def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, 
     if not manifest.changes:
         return []
     kept = f"; also kept: {', '.join(map(str, manifest.kept))}" if manifest.kept else ""
-    some = answered is not None and answered != [(None, None)]
-    since = f"; AS OF {', '.join(map(_stretch, answered or ()))}" if some else ""
+    since = f"; AS OF {', '.join(map(_stretch, answered))}" if answered else ""
     rows = [("version", f"{manifest.version}{kept}{since}")]
     for change in manifest.changes[-_SHOWN:]:
         said = change.get("counts", {})

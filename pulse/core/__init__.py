@@ -14,41 +14,55 @@ Layers, each importing strictly lower ones::
                                        |           |
         bounds  elements             time          |
             \\________\\___________errors____arrays_/
+
+Names are loaded when they are first used (PEP 562): who wants an error or a schema does not load the compiler of the kernels.
 """
 
-from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
-from pulse.core.elements import (
-    ControlElement,
-    Deletion,
-    Element,
-    ElementKind,
-    Insertion,
-    Replacement,
-    read_changelog,
-)
-from pulse.core.errors import (
-    BoundError,
-    ColumnTypeError,
-    DurationError,
-    ElementError,
-    EmptyModelError,
-    JavaNotFoundError,
-    NegativeBoundError,
-    NotFiniteError,
-    NullKeyError,
-    OverlapError,
-    PointError,
-    PulseError,
-    ReversedRangeError,
-    SchemaError,
-    SchemaMismatchError,
-    SegmentError,
-    TimestampError,
-    UnknownColumnError,
-)
-from pulse.core.schema import Role, StreamSchema, Truth
-from pulse.core.segments import SegmentBatch
-from pulse.core.time import format_duration, format_instant, parse_duration, split_timestamps, to_microseconds
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
+    from pulse.core.elements import (
+        ControlElement,
+        Deletion,
+        Element,
+        ElementKind,
+        Insertion,
+        Replacement,
+        read_changelog,
+    )
+    from pulse.core.errors import (
+        BoundError,
+        ColumnTypeError,
+        DurationError,
+        ElementError,
+        EmptyModelError,
+        JavaNotFoundError,
+        NegativeBoundError,
+        NotFiniteError,
+        NullKeyError,
+        OverlapError,
+        PointError,
+        PulseError,
+        ReversedRangeError,
+        SchemaError,
+        SchemaMismatchError,
+        SegmentError,
+        TimestampError,
+        UnknownColumnError,
+    )
+    from pulse.core.schema import Role, StreamSchema, Truth
+    from pulse.core.segments import SegmentBatch
+    from pulse.core.time import (
+        format_duration,
+        format_instant,
+        parse_duration,
+        split_timestamps,
+        to_microseconds,
+    )
 
 __all__ = [
     "Absolute",
@@ -90,3 +104,57 @@ __all__ = [
     "split_timestamps",
     "to_microseconds",
 ]
+
+_HOMES = {
+    "Absolute": "pulse.core.bounds",
+    "BoundError": "pulse.core.errors",
+    "ColumnTypeError": "pulse.core.errors",
+    "ControlElement": "pulse.core.elements",
+    "Deletion": "pulse.core.elements",
+    "DurationError": "pulse.core.errors",
+    "Element": "pulse.core.elements",
+    "ElementError": "pulse.core.errors",
+    "ElementKind": "pulse.core.elements",
+    "EmptyModelError": "pulse.core.errors",
+    "ErrorBound": "pulse.core.bounds",
+    "Insertion": "pulse.core.elements",
+    "JavaNotFoundError": "pulse.core.errors",
+    "NegativeBoundError": "pulse.core.errors",
+    "NotFiniteError": "pulse.core.errors",
+    "NullKeyError": "pulse.core.errors",
+    "OverlapError": "pulse.core.errors",
+    "PointError": "pulse.core.errors",
+    "PulseError": "pulse.core.errors",
+    "Relative": "pulse.core.bounds",
+    "RelativeWithFloor": "pulse.core.bounds",
+    "Replacement": "pulse.core.elements",
+    "ReversedRangeError": "pulse.core.errors",
+    "Role": "pulse.core.schema",
+    "SchemaError": "pulse.core.errors",
+    "SchemaMismatchError": "pulse.core.errors",
+    "SegmentBatch": "pulse.core.segments",
+    "SegmentError": "pulse.core.errors",
+    "StreamSchema": "pulse.core.schema",
+    "TimestampError": "pulse.core.errors",
+    "Truth": "pulse.core.schema",
+    "UnknownColumnError": "pulse.core.errors",
+    "format_duration": "pulse.core.time",
+    "format_instant": "pulse.core.time",
+    "parse_duration": "pulse.core.time",
+    "read_changelog": "pulse.core.elements",
+    "split_timestamps": "pulse.core.time",
+    "to_microseconds": "pulse.core.time",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pulse.core' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pulse._version import VERSION
-from pulse.core import StreamSchema
 from pulse.core.errors import SchemaError
+from pulse.core.schema import StreamSchema
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
 from pulse.store.manifest_shape import check_manifest
 

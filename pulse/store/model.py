@@ -20,7 +20,6 @@ fail; :func:`pulse.store.compact.compact` merges the layers and takes it away. E
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -290,31 +289,6 @@ def _manifest(asked: Stored) -> Manifest:
         f"{asked.path}: what was known at {format_instant(asked.as_of)} is not kept, only what has been known since "
         f"{format_instant(newest.since)}; revise with --keep to keep what is withdrawn"
     )
-
-
-def remembered(folder: str | Path, newest: Manifest) -> list[tuple[int | None, int | None]]:
-    """From when to when AS OF is answered: by the newest version from an instant on, by those kept up to where they end.
-
-    None: from the beginning, or without end. Stretches in order of time, those that meet are one.
-    """
-    found: list[tuple[float, float]] = [(-math.inf if newest.since is None else newest.since, math.inf)]
-    for version in newest.kept if newest.since is not None else ():
-        try:
-            older = Manifest.read(folder, version)
-        except StoreError:  # said when somebody asks for it
-            continue
-        if older.end is not None:
-            found.append((-math.inf if older.since is None else older.since, older.end))
-    joined: list[tuple[float, float]] = []
-    for start, end in sorted(one for one in found if one[0] <= one[1]):
-        if joined and start <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return [
-        (None if start == -math.inf else int(start), None if end == math.inf else int(end))
-        for start, end in joined
-    ]
 
 
 def _remembers(manifest: Manifest, as_of: int) -> bool:

@@ -201,8 +201,9 @@ def test_a_revision_that_changes_nothing_makes_no_version(run: Run, model: Model
 def test_info_says_when_as_of_is_answered(run: Run, model: Model, load: Path) -> None:
     end = model.manifest.end
     assert end is not None
+    assert "AS OF" not in run("info", model.path).out  # there is one version only
     run("revise", model.path, "--revisions", load, "--keep", *LOCAL)
-    assert "AS OF" not in run("info", model.path).out  # at any time
+    assert "version   2; also kept: 1; AS OF at any time\n" in run("info", model.path).out
     row = stream(60, seed=1).slice(3, 1).to_pylist()[0]
     log = load.parent / "log.csv"
     log.write_text(f"kind,symbol,t,price,known\n+I,{row['symbol']},{row['t']},50,2040-01-01\n")

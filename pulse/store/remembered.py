@@ -1,0 +1,34 @@
+"""From when to when AS OF is answered: what the manifests of a model's versions say about that."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pulse.store.errors import StoreError
+from pulse.store.manifest import Manifest
+
+
+def remembered(folder: str | Path, newest: Manifest) -> list[tuple[int | None, int | None]]:
+    """From when to when AS OF is answered: by the newest version from an instant on, by those kept up to where they end.
+
+    None: from the beginning, or without end. Stretches in order of time, those that meet are one.
+    """
+    found: list[tuple[float, float]] = [(-math.inf if newest.since is None else newest.since, math.inf)]
+    for version in newest.kept if newest.since is not None else ():
+        try:
+            older = Manifest.read(folder, version)
+        except StoreError:  # said when somebody asks for it
+            continue
+        if older.end is not None:
+            found.append((-math.inf if older.since is None else older.since, older.end))
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(one for one in found if one[0] <= one[1]):
+        if joined and start <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return [
+        (None if start == -math.inf else int(start), None if end == math.inf else int(end))
+        for start, end in joined
+    ]
