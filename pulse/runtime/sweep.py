@@ -36,6 +36,7 @@ from pulse.runtime.local import Progress
 from pulse.runtime.rows_out import RowsOut
 from pulse.runtime.scan import Reading, as_scanned, read
 from pulse.runtime.sweep_jobs import jobs_of
+from pulse.runtime.sweep_origin import Asked, with_origin
 from pulse.runtime.sweep_tails import Tails, tails
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.stored import Stored
@@ -252,7 +253,8 @@ class Sweep(RowsOut):
 
     def summary(self, progress: Progress | None = None) -> pa.Table:
         """Per variant: ``ranges`` in which it holds, ``seconds`` in all, ``certain_seconds``, and of each modelled attribute
-        its time-weighted mean, minimum and maximum. By samples where the query has a rate, else by segments."""
+        its time-weighted mean, minimum and maximum. By samples where the query has a rate, else by segments. Its metadata
+        says what was asked (:func:`pulse.runtime.sweep_origin.origin_of`)."""
         job = self._job(tuples=self._has_rate, summary=True)
         partial = self._run(job, progress)
         if not isinstance(partial, pa.Table):
@@ -263,6 +265,9 @@ class Sweep(RowsOut):
             with translated(), watched(self._spark(), progress) if progress is not None else nullcontext():
                 partial = partial.toArrow()  # a row per unit and variant
         table = _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
+        streams = {name: str(Stored.of(path).path) for name, path in self._paths.items()}
+        parameters = {name: list(values) for name, values in self.grid.axes}
+        table = with_origin(table, Asked(self.query.text, parameters, streams))
         job.check_end(table)
         return table
 
