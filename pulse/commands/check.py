@@ -42,10 +42,10 @@ def check(
       pulse check --stream S=prices @macd.sql --accents venues.log --attributes venue
     """
     from pulse.commands import options
-    from pulse.session import Session
+    from pulse.commands.starting import session
 
     streams = options.streams(stream)
-    answer = Session(engine="local").sql(
+    answer = session("local", "local").sql(
         options.query_text(query),
         streams=streams,
         parameters=options.parameters(param),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import Engine, Master
+from pulse.commands.options import Engine, JsonObject, Master
+
+if TYPE_CHECKING:
+    from pulse.demo import Shown
 
 
 def demo(
@@ -21,6 +25,7 @@ def demo(
     rows: Annotated[str, typer.Option("--rows", help="How many ticks.")] = "2M",
     engine: Engine = "local",
     master: Master = "local[*]",
+    as_json: JsonObject = False,
 ) -> None:
     """Generate ticks and vessels, model them, ask of the models, correct, split and predict; pictures and one page.
 
@@ -31,8 +36,13 @@ def demo(
       pulse demo
       pulse demo --out demo
       pulse demo --rows 10M --engine spark --out demo
+      pulse demo --out demo --json              scene by scene: tables, files and times
     """
     from pulse.commands.options import OptionError
+    from pulse.commands.starting import leave_pandas_out
+
+    if engine == "local":
+        leave_pandas_out()
     from pulse.demo import run
 
     folder = out or Path(tempfile.mkdtemp(prefix="pulse-demo-"))
@@ -40,4 +50,27 @@ def demo(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise OptionError(f"--out {folder}: cannot be a folder: {e.strerror}") from None
-    run(folder, rows=rows, engine=engine, master=master, say=typer.echo)
+    shown = run(folder, rows=rows, engine=engine, master=master, say=_nothing if as_json else typer.echo)
+    if as_json:
+        typer.echo(json.dumps(_facts(shown, folder, engine), indent=2, default=_plain))
+
+
+def _nothing(_: str) -> None:
+    """Programs are told at the end."""
+
+
+def _facts(shown: Shown, folder: Path, engine: str) -> dict[str, Any]:
+    return {
+        "out": str(folder),
+        "engine": engine,
+        "page": str(shown.page),
+        "pictures": None if shown.pictures is None else str(shown.pictures),
+        "scenes": [scene._asdict() for scene in shown.scenes],
+        "compiling_seconds": shown.compiling,
+        "seconds": shown.seconds,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    return value.item() if hasattr(value, "item") else str(value)

@@ -27,10 +27,10 @@ def explain(
       pulse explain --stream S=prices @macd.sql --json       sections by title, lines in each
     """
     from pulse.commands import options
-    from pulse.session import Session
+    from pulse.commands.starting import session
 
     text, given = options.query_text(query), options.parameters(param)
-    found = Session(engine="local").explain(text, streams=options.streams(stream), parameters=given)
+    found = session("local", "local").explain(text, streams=options.streams(stream), parameters=given)
     if as_json:
         typer.echo(json.dumps({"query": text, "parameters": given, "sections": found.sections}, indent=2))
     else:

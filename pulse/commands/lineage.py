@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pulse.commands.options import SHOWN
+
 
 def lineage(
     results: Annotated[
@@ -19,7 +21,7 @@ def lineage(
     segment: Annotated[
         int | None, typer.Option("--segment", help="An input segment's id: the results it had a part in.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")] = SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines, all of them.")] = False,
 ) -> None:
     """Show the input segments that caused a result, or the results that an input segment caused.
@@ -34,9 +36,11 @@ def lineage(
     import pyarrow.parquet as pq
 
     from pulse.commands.options import OptionError
+    from pulse.commands.starting import leave_pandas_out
     from pulse.commands.table import lines
     from pulse.validation.causes import causes, effects
 
+    leave_pandas_out()
     if row is not None and segment is not None:
         raise OptionError("--row asks for causes, --segment for effects; give one of them")
     try:

@@ -10,7 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from pulse.commands import completing
 from pulse.core.errors import PulseError
+
+SHOWN = 20
+"""Rows that are shown, where nothing else is said."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -18,7 +22,12 @@ _MOST = 1_000_000  # values of one parameter; more are a slip of the pen
 
 Query = Annotated[str, typer.Argument(help="The query, or @FILE.", show_default=False)]
 Streams = Annotated[
-    list[str], typer.Option("--stream", help="NAME=DIR: a stream of the query and the model it is.")
+    list[str],
+    typer.Option(
+        "--stream",
+        help="NAME=DIR: a stream of the query and the model it is.",
+        autocompletion=completing.streams,
+    ),
 ]
 Parameters = Annotated[
     list[str] | None, typer.Option("--param", help="NAME=VALUE: a parameter, :name in the query.")
@@ -26,7 +35,9 @@ Parameters = Annotated[
 Policy = Annotated[
     list[str] | None,
     typer.Option(
-        "--policy", help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one."
+        "--policy",
+        help="At accents: evolve, exception, ignore; alter=ignore,add=exception; NAME=… for one.",
+        autocompletion=completing.words("evolve", "exception", "ignore"),
     ),
 ]
 Accumulate = Annotated[
@@ -35,11 +46,29 @@ Accumulate = Annotated[
         "--accumulate/--abort", help="Hold accents that an output cannot express yet, or end the query."
     ),
 ]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="Read the models as they were known at a time: '2018-01-03 10:00'."),
+]
+Version = Annotated[int | None, typer.Option("--version", min=1, help="Read this version of the model.")]
+Accents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accents", help="NAME=FILE: a log of accents, for a model that was fitted without; FILE alone."
+    ),
+]
 Possible = Annotated[bool, typer.Option("--possible", help="Add possible ranges: WITH POSSIBLE.")]
 Stored = Annotated[Path, typer.Argument(help="The folder of a stored model.")]
 Engine = Annotated[
-    str, typer.Option("--engine", envvar="PULSE_ENGINE", help="spark, or local: in this process.")
+    str,
+    typer.Option(
+        "--engine",
+        envvar="PULSE_ENGINE",
+        help="spark, or local: in this process.",
+        autocompletion=completing.words(*completing.ENGINES),
+    ),
 ]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to show without --out.")]
 Master = Annotated[str, typer.Option("--master", envvar="PULSE_MASTER", help="Spark's master.")]
 JsonSummary = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

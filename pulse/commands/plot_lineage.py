@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time as clock
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pulse.commands.plot_options import Attribute, Out, Overwrite, Width, read_results, write_picture
+from pulse.commands.options import JsonSummary
+from pulse.commands.plot_options import Attribute, Drawing, Out, Overwrite, Width, read_results, write_picture
 
 _MOST_KEYS = 8  # keys of a model that are read for the causes of one result
 
@@ -25,6 +27,7 @@ def plot_lineage(
     ] = None,
     width: Width = 9.0,
     overwrite: Overwrite = False,
+    as_json: JsonSummary = False,
 ) -> None:
     """Draw a result with the input segments that caused it.
 
@@ -35,30 +38,40 @@ def plot_lineage(
       pulse plot lineage high.parquet --row 0 --model S=prices --out causes.html
     """
     from pulse.commands import options
+    from pulse.commands.starting import leave_pandas_out
     from pulse.plot import Table, check_picture, plot_lineage
     from pulse.store.model import Model
     from pulse.validation.causes import causes
 
+    begin = clock.perf_counter()
+    leave_pandas_out()
     check_picture(out, overwrite=overwrite, pages=True)
     table = read_results(results)
     behind = causes(table, row)
     inputs = {name: _caused(Model(path), behind) for name, path in options.streams(model).items()}
-    count = len(set(behind.column("key").to_pylist()))
-    few = f" Curves are drawn of {_MOST_KEYS} of its {count:,} keys." if inputs and count > _MOST_KEYS else ""
     modelled = [name for name in table.column_names if f"{name}_err" in table.column_names]
     shown = table.slice(row % table.num_rows, 1)
+    count = len(set(behind.column("key").to_pylist()))
+    few = f" Curves are drawn of {_MOST_KEYS} of its {count:,} keys." if inputs and count > _MOST_KEYS else ""
     listed = [[one["key"], one["segment_id"], one["ref"], one["lo"], one["hi"]] for one in behind.to_pylist()]
-    write_picture(
+    drawing = Drawing(
         lambda inches: plot_lineage(
             shown, behind, modelled=modelled, attribute=attribute, inputs=inputs, width=inches
         ),
-        out,
-        width,
         title=f"What caused result {row}",
         alt=f"A result over time, and below it the {behind.num_rows:,} input segments that caused it",
         caption=f"Red is what the result was computed from.{few}",
         blocks=[Table.of(["key", "segment", "ref", "lo", "hi"], listed[:100])],
+        facts={
+            "results": str(results),
+            "row": row,
+            "causes": behind.num_rows,
+            "keys": count,
+            "error": {name: shown.column(f"{name}_err")[0].as_py() for name in modelled},
+            "segments": {name: len(batch) for name, batch in inputs.items()},
+        },
     )
+    write_picture(drawing, out, width, begin=begin, as_json=as_json)
 
 
 def _caused(model: Any, behind: Any) -> Any:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time as clock
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pulse.commands import completing
 
 if TYPE_CHECKING:
     from pulse.plot import Code, Table
@@ -17,26 +22,67 @@ Key = Annotated[
     str | None,
     typer.Option("--key", help="VALUE of the key, or NAME=VALUE with commas; else the first keys."),
 ]
-Attribute = Annotated[str | None, typer.Option("--attribute", help="What to draw; else the first, or all.")]
+Attribute = Annotated[
+    str | None,
+    typer.Option(
+        "--attribute",
+        help="What to draw; else the first, or all.",
+        autocompletion=completing.attributes,
+    ),
+]
 Keys = Annotated[int, typer.Option("--keys", min=1, help="How many keys to draw without --key.")]
 From = Annotated[str | None, typer.Option("--from", help="The first instant: '2024-01-02 09:30'.")]
 To = Annotated[str | None, typer.Option("--to", help="The instant to end before.")]
 Width = Annotated[float, typer.Option("--width", min=2.0, max=40.0, help="Inches.")]
 
 
-def write_picture(
-    draw: Draw, out: Path, width: float, *, title: str, alt: str, caption: str, blocks: list[Code | Table]
-) -> None:
-    """A picture, or a page around it."""
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn, and what is said of it: around it on a page (``blocks``), and to programs (``facts``)."""
+
+    draw: Draw
+    title: str
+    alt: str
+    caption: str
+    blocks: list[Code | Table]
+    facts: dict[str, Any]
+
+
+def write_picture(drawing: Drawing, out: Path, width: float, *, begin: float, as_json: bool) -> None:
+    """A picture, or a page around it; then where it is, or all that is known of it. ``begin``: when the work began."""
     from pulse.plot import Picture, Section, both_widths, page, save, write_whole
     from pulse.plot.picture import PAGES
 
     if out.suffix.lower() in PAGES:
-        picture = Picture(alt, caption, *both_widths(draw))
-        write_whole(out, page(title, [], [Section("", (picture, *blocks))]).encode())
+        picture = Picture(drawing.alt, drawing.caption, *both_widths(drawing.draw))
+        write_whole(out, page(drawing.title, [], [Section("", (picture, *drawing.blocks))]).encode())
     else:
-        save(draw(width), out, overwrite=True)  # that it may be written was seen before
-    typer.echo(f"written to {out}")
+        save(drawing.draw(width), out, overwrite=True)  # that it may be written was seen before
+    if not as_json:
+        typer.echo(f"written to {out}")
+        return
+    written = {"out": str(out), "bytes": out.stat().st_size}
+    said = {**written, **drawing.facts, "seconds": clock.perf_counter() - begin}
+    typer.echo(json.dumps(said, indent=2, default=str))
+
+
+def span(starts: Any, ends: Any) -> dict[str, str | None]:
+    """From when to when something is drawn: arrays of microseconds."""
+    from pulse.core.time import format_instant
+
+    if not len(starts):
+        return {"from": None, "to": None}
+    return {"from": format_instant(int(starts.min())), "to": format_instant(int(ends.max()))}
+
+
+def span_of(batch: Any) -> dict[str, str | None]:
+    """From when to when segments are."""
+    return span(batch.ref + batch.lo * 1e6, batch.ref + batch.hi * 1e6)
+
+
+def largest_errors(batch: Any, names: list[str]) -> dict[str, float | None]:
+    """Of each attribute the largest error that a segment can have."""
+    return {name: float(batch.err(name).max()) if len(batch) else None for name in names}
 
 
 def instant_of(given: str | None, option: str) -> Any:

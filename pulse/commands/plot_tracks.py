@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time as clock
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import Stored
+from pulse.commands.options import JsonSummary, Stored
 from pulse.commands.plot_options import (
+    Drawing,
     From,
     Key,
     Out,
@@ -17,7 +19,9 @@ from pulse.commands.plot_options import (
     Width,
     instant_of,
     key_of,
+    largest_errors,
     read_results,
+    span_of,
     write_picture,
 )
 
@@ -44,6 +48,7 @@ def plot_tracks(
     most: Annotated[int, typer.Option("--most", min=1, help="How many pairs to draw and list.")] = 6,
     width: Width = 9.0,
     overwrite: Overwrite = False,
+    as_json: JsonSummary = False,
 ) -> None:
     """Draw the tracks of a model of positions on a map; of pairs, the longest times together.
 
@@ -54,27 +59,47 @@ def plot_tracks(
       pulse plot tracks vessels --pairs following.parquet --out map.html
       pulse plot tracks vessels --key 200000007 --from "2024-01-01 02:00" --to "2024-01-01 04:00" --out track.svg
     """
+    from pulse.commands.starting import leave_pandas_out
     from pulse.plot import Table, check_picture, plot_tracks, together
     from pulse.store.model import Model
     from pulse.store.picture import segments_for
 
+    begin = clock.perf_counter()
+    leave_pandas_out()
     check_picture(out, overwrite=overwrite, pages=True)
     opened = Model(model)
-    begin, stop = instant_of(start, "--from"), instant_of(end, "--to")
+    first, last = instant_of(start, "--from"), instant_of(end, "--to")
     found = [] if pairs is None else together(read_results(pairs))
-    batch = segments_for(opened, key=key_of(key, opened), start=begin, end=stop)
-    listed = Table.of(_PAIR, [_listed(one) for one in found[:most]])
-    write_picture(
+    batch = segments_for(opened, key=key_of(key, opened), start=first, end=last)
+    listed = [_listed(one) for one in found[:most]]
+    drawing = Drawing(
         lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, width=inches),
-        out,
-        width,
         title=f"Tracks of {model.name}",
         alt=f"A map of the tracks of {model.name}: {len(batch):,} segments",
         caption="Grey are all tracks, coloured those of pairs while they were together." if found else "",
-        blocks=[listed] if found else [],
+        blocks=[Table.of(_PAIR, listed)] if found else [],
+        facts={
+            "model": str(model),
+            "version": opened.manifest.version,
+            "keys": len(set(batch.key_ranks.tolist())),
+            "segments": len(batch),
+            "largest_error": largest_errors(batch, list(batch.schema.modelled_names)),
+            **span_of(batch),
+            "together": None if pairs is None else len(found),
+            "pairs": [_pair_facts(one) for one in found[:most]],
+        },
     )
-    if pairs is not None:
-        _tell_pairs(found[:most], len(found))
+    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    if pairs is not None and not as_json:
+        _tell_pairs(listed, len(found))
+
+
+def _pair_facts(one: Together) -> dict[str, Any]:
+    """A stretch of two objects together, for programs."""
+    from pulse.core.time import format_instant
+
+    begin, end = (format_instant(int(at)) for at in (one.start, one.end))
+    return {"one": one.one, "other": one.other, "from": begin, "to": end, "certain": one.certain}
 
 
 def _listed(one: Together) -> list[Any]:
@@ -88,13 +113,13 @@ def _listed(one: Together) -> list[Any]:
     return [one.one, one.other, begin, end, minutes, f"{100 * (one.certain or 0.0):.0f} %"]
 
 
-def _tell_pairs(shown: list[Together], count: int) -> None:
+def _tell_pairs(shown: list[list[Any]], count: int) -> None:
     import pyarrow as pa
 
     from pulse.commands.table import lines
 
     if shown:
-        columns = zip(*map(_listed, shown), strict=True)
+        columns = zip(*shown, strict=True)
         for line in lines(
             pa.table({name: pa.array(column) for name, column in zip(_PAIR, columns, strict=True)})
         ):

@@ -1,11 +1,20 @@
-"""A progress line for long work: on a terminal only, not with -q or --json, gone when the work is done."""
+"""A progress line for long work: on a terminal only, not with -q or --json, gone when the work is done.
+
+Its colours are left out where ``NO_COLOR`` is set (rich sees to it); on a terminal that cannot draw over a line there is none.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
+
+
+def redraws(stream: TextIO) -> bool:
+    """Whether a line there can be drawn over: a terminal that knows how (``TERM=dumb`` says that it does not)."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 class Bar:
@@ -16,7 +25,7 @@ class Bar:
         self._task: Any = None
         self._begin = time.perf_counter()
         quiet = quiet or not logging.getLogger("pulse").isEnabledFor(logging.WARNING)
-        if sys.stderr.isatty() and not quiet:
+        if redraws(sys.stderr) and not quiet:
             from rich.console import Console
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

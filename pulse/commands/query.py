@@ -8,79 +8,83 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulse.commands.options import Accumulate, Engine, Master, Parameters, Policy, Possible, Query, Streams
+from pulse.commands import completing
+from pulse.commands.options import (
+    SHOWN,
+    Accents,
+    Accumulate,
+    AsOf,
+    Engine,
+    Limit,
+    Master,
+    Parameters,
+    Policy,
+    Possible,
+    Query,
+    Streams,
+    Version,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulse.runtime.answer import Answer
     from pulse.runtime.revised import RevisedAnswer
+    from pulse.session import Session
 
-_SHOWN = 20
+Out = Annotated[
+    str | None,
+    typer.Option("--out", help="A .parquet or .csv file; ending in / a folder. Without it, rows are shown."),
+]
+Segments = Annotated[bool, typer.Option("--segments", help="Result segments instead of sampled tuples.")]
+Lineage = Annotated[bool, typer.Option("--lineage", help="With --segments: the inputs that caused each.")]
+RevisedFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--revised-from",
+        help="Only what changed of the results since this version (or STREAM=VERSION, or a time).",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        help="With --revised-from --segments: upstream, downstream or adaptive; says how it went.",
+        autocompletion=completing.words("upstream", "downstream", "adaptive"),
+    ),
+]
+Results = Annotated[
+    str | None,
+    typer.Option(
+        "--results",
+        help="With --revised-from: a file of the old results (--segments), which are patched.",
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Show rows as JSON lines; with --out, the summary.")]
 
 
 def query(
     query: Query,
     stream: Streams,
     param: Parameters = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", help="A .parquet or .csv file; ending in / a folder. Without it, rows are shown."
-        ),
-    ] = None,
-    segments: Annotated[
-        bool, typer.Option("--segments", help="Result segments instead of sampled tuples.")
-    ] = False,
+    out: Out = None,
+    segments: Segments = False,
     possible: Possible = False,
-    lineage: Annotated[
-        bool, typer.Option("--lineage", help="With --segments: the inputs that caused each.")
-    ] = False,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", help="Read the models as they were known at a time: '2018-01-03 10:00'."),
-    ] = None,
-    version: Annotated[
-        int | None, typer.Option("--version", min=1, help="Read this version of the model.")
-    ] = None,
-    accents: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accents", help="NAME=FILE: a log of accents, for a model that was fitted without; FILE alone."
-        ),
-    ] = None,
+    lineage: Lineage = False,
+    as_of: AsOf = None,
+    version: Version = None,
+    accents: Accents = None,
     policy: Policy = None,
     accumulate: Accumulate = True,
-    revised_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--revised-from",
-            help="Only what changed of the results since this version (or STREAM=VERSION, or a time).",
-        ),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            help="With --revised-from --segments: upstream, downstream or adaptive; says how it went.",
-        ),
-    ] = None,
-    results: Annotated[
-        str | None,
-        typer.Option(
-            "--results",
-            help="With --revised-from: a file of the old results (--segments), which are patched.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="How many rows to show without --out.")
-    ] = _SHOWN,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    revised_from: RevisedFrom = None,
+    mode: Mode = None,
+    results: Results = None,
+    limit: Limit = SHOWN,
+    overwrite: Overwrite = False,
     engine: Engine = "spark",
     master: Master = "local[*]",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Show rows as JSON lines; with --out, the summary.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask a query of stored models; every answer says the error it can have.
 
@@ -96,34 +100,22 @@ def query(
     """
     from pulse.commands import options
     from pulse.commands.progress import Bar
-    from pulse.session import Session
+    from pulse.commands.starting import session as started
 
     begin = clock.perf_counter()
-    since = options.since(revised_from)
-    if since is None and (mode is not None or results is not None):
-        raise options.OptionError("--mode and --results go with --revised-from: say since which version")
-    if since is not None and lineage:
-        raise options.OptionError("--lineage does not go with --revised-from: ask for it with --version")
-    with Session(master, engine=engine) as session:
-        asked: dict[str, Any] = {
-            "streams": options.streams(stream),
-            "parameters": options.parameters(param),
-            "possible": possible,
-            "as_of": as_of,
-            "version": version,
-            "accents": options.accents(accents),
-            "evolution": options.policies(policy),
-            "accumulate": accumulate,
-        }
-        answer: Answer | RevisedAnswer
-        if since is None:
-            answer = session.sql(
-                options.query_text(query),
-                lineage=lineage,
-                **asked,
-            )
-        else:
-            answer = session.revised(options.query_text(query), since, mode=mode, results=results, **asked)
+    asked: dict[str, Any] = {
+        "streams": options.streams(stream),
+        "parameters": options.parameters(param),
+        "possible": possible,
+        "as_of": as_of,
+        "version": version,
+        "accents": options.accents(accents),
+        "evolution": options.policies(policy),
+        "accumulate": accumulate,
+    }
+    since, revised = options.since(revised_from), {"mode": mode, "results": results}
+    with started(master, engine) as session:
+        answer = _answer(session, options.query_text(query), asked, since, revised, lineage)
         if out is None:
             _show(answer, segments, limit, as_json)
             _tell(answer)
@@ -137,6 +129,26 @@ def query(
     else:
         what = ("segments" if segments else "tuples") if since is None else "revisions"
         typer.echo(f"{'' if rows is None else f'{rows:,} '}{what} written to {out} in {seconds:.1f} s")
+
+
+def _answer(
+    session: Session,
+    text: str,
+    asked: dict[str, Any],
+    since: Any,
+    revised: dict[str, Any],
+    lineage: bool,
+) -> Answer | RevisedAnswer:
+    """The answer, or since a version what changed of it."""
+    from pulse.commands.options import OptionError
+
+    if since is None:
+        if any(one is not None for one in revised.values()):
+            raise OptionError("--mode and --results go with --revised-from: say since which version")
+        return session.sql(text, lineage=lineage, **asked)
+    if lineage:
+        raise OptionError("--lineage does not go with --revised-from: ask for it with --version")
+    return session.revised(text, since, **revised, **asked)
 
 
 def _tell(answer: Answer | RevisedAnswer) -> None:

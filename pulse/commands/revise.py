@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pulse.commands import completing
 from pulse.commands.group import INTERRUPTED
 from pulse.commands.options import Engine, JsonSummary, Master, Stored
 
@@ -26,7 +27,11 @@ def revise(
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option("--reader", help="changelog, debezium, taq, ais or late; else told by the columns."),
+        typer.Option(
+            "--reader",
+            help="changelog, debezium, taq, ais or late; else told by the columns.",
+            autocompletion=completing.words("changelog", "debezium", "taq", "ais", "late"),
+        ),
     ] = None,
     known: Annotated[
         str | None,
@@ -35,7 +40,12 @@ def revise(
         ),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option("--time-unit", help="s, ms, us or ns, where times are numbers since 1970.")
+        str | None,
+        typer.Option(
+            "--time-unit",
+            help="s, ms, us or ns, where times are numbers since 1970.",
+            autocompletion=completing.words("s", "ms", "us", "ns"),
+        ),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the version before, and what was known when (AS OF).")
@@ -69,7 +79,7 @@ def revise(
       pulse revise prices --merge
     """
     from pulse.commands import options
-    from pulse.session import Session
+    from pulse.commands.starting import session as started
     from pulse.store.accents import refuse_accents
 
     if accents is not None:
@@ -84,7 +94,7 @@ def revise(
         if revisions:
             given = options.names(revisions)
             asked = {"keep": keep, "known": known, "reader": reader, "time_unit": time_unit, "dry": dry_run}
-            _revise(model, given, asked, Session(master, engine=engine), merge=merge, as_json=as_json)
+            _revise(model, given, asked, started(master, engine), merge=merge, as_json=as_json)
         else:
             _merge(model, as_json=as_json)
     except KeyboardInterrupt:

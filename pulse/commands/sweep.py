@@ -5,46 +5,68 @@ from __future__ import annotations
 import json
 import time as clock
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulse.commands.options import Engine, Master, Possible, Query, Streams
+from pulse.commands import completing
+from pulse.commands.options import SHOWN, Engine, Master, Possible, Query, Streams
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+Param = Annotated[
+    list[str],
+    typer.Option(
+        "--param", help="NAME=VALUES: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run."
+    ),
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        "--out", help="A .parquet or .csv file for the rows of all variants, parameters as columns."
+    ),
+]
+Segments = Annotated[bool, typer.Option("--segments", help="Into --out: segments instead of tuples.")]
+SummaryFile = Annotated[
+    str | None,
+    typer.Option(
+        "--summary", help="A .parquet or .csv file for the summary; Parquet also says what was asked."
+    ),
+]
+HeatMap = Annotated[
+    Path | None,
+    typer.Option("--heatmap", help="A picture of the summary over two parameters (.png, .svg)."),
+]
+Value = Annotated[
+    str,
+    typer.Option(
+        "--value",
+        help="The column of the summary that --heatmap shows.",
+        autocompletion=completing.words(*completing.FIGURES),
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many variants to show.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON lines, all of it.")]
 
 
 def sweep(
     query: Query,
     stream: Streams,
-    param: Annotated[
-        list[str],
-        typer.Option(
-            "--param", help="NAME=VALUES: 5,10,20 or FROM:TO:STEP with both ends; all combinations are run."
-        ),
-    ],
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", help="A .parquet or .csv file for the rows of all variants, parameters as columns."
-        ),
-    ] = None,
-    segments: Annotated[
-        bool, typer.Option("--segments", help="Into --out: segments instead of tuples.")
-    ] = False,
-    summary: Annotated[
-        str | None, typer.Option("--summary", help="A .parquet or .csv file for the summary table.")
-    ] = None,
-    heatmap: Annotated[
-        Path | None,
-        typer.Option("--heatmap", help="A picture of the summary over two parameters (.png, .svg)."),
-    ] = None,
-    value: Annotated[
-        str, typer.Option("--value", help="The column of the summary that --heatmap shows.")
-    ] = "seconds",
+    param: Param,
+    out: Out = None,
+    segments: Segments = False,
+    summary: SummaryFile = None,
+    heatmap: HeatMap = None,
+    value: Value = "seconds",
     possible: Possible = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    limit: Limit = SHOWN,
+    overwrite: Overwrite = False,
     engine: Engine = "spark",
     master: Master = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON lines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask a query for all combinations of its parameters, in one pass over the model.
 
@@ -59,20 +81,13 @@ def sweep(
     """
     from pulse.commands import options
     from pulse.commands.progress import Bar
-    from pulse.commands.table import lines
-    from pulse.runtime.write import check, write_batches
-    from pulse.session import Session
+    from pulse.commands.starting import session as started
+    from pulse.runtime.write import write_batches
 
     begin = clock.perf_counter()
-    if out is not None:
-        check(out, overwrite=overwrite, folders=engine == "spark")
-    if summary is not None:
-        check(summary, overwrite=overwrite, folders=False)
-    if heatmap is not None:
-        from pulse.plot import check_picture, plot_sweep
-
-        check_picture(heatmap, overwrite=overwrite)
-    with Session(master, engine=engine) as session:
+    _check(out, summary, heatmap, overwrite=overwrite, spark=engine == "spark")
+    rows = None
+    with started(master, engine) as session:
         swept = session.sweep(
             options.query_text(query),
             streams=options.streams(stream),
@@ -88,11 +103,37 @@ def sweep(
     seconds = clock.perf_counter() - begin
     if summary is not None:
         write_batches(table.to_batches(), table.schema, summary)
-    for line in [json.dumps(row) for row in table.to_pylist()] if as_json else lines(table):
+    for line in [json.dumps(row) for row in table.to_pylist()] if as_json else _lines(table, limit, seconds):
         typer.echo(line)
-    if not as_json:
-        typer.echo(f"{len(swept.grid)} variants in {seconds:.1f} s")
-        if out is not None:
-            typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
+    if out is not None and not as_json:
+        typer.echo(f"{'' if rows is None else f'{rows:,} '}rows written to {out}")
     if heatmap is not None:  # last: whatever it has to say, the summary is there
-        plot_sweep(table, list(swept.grid.names), value=value).savefig(heatmap)
+        from pulse.plot import plot_sweep, save
+
+        save(plot_sweep(table, list(swept.grid.names), value=value), heatmap, overwrite=True)
+
+
+def _check(
+    out: str | None, summary: str | None, heatmap: Path | None, *, overwrite: bool, spark: bool
+) -> None:
+    """That all files can be written, before any work is done."""
+    from pulse.runtime.write import check
+
+    if out is not None:
+        check(out, overwrite=overwrite, folders=spark)
+    if summary is not None:
+        check(summary, overwrite=overwrite, folders=False)
+    if heatmap is not None:
+        from pulse.plot import check_picture
+
+        check_picture(heatmap, overwrite=overwrite)
+
+
+def _lines(table: pa.Table, limit: int, seconds: float) -> list[str]:
+    """The summary for people: the first variants, and how many there are."""
+    from pulse.commands.table import lines
+
+    count, said = table.num_rows, lines(table.slice(0, limit))
+    if count > limit:
+        said.append(f"… {count - limit:,} more variants; --limit {count} shows all, --summary keeps them")
+    return [*said, f"{count:,} variants in {seconds:.1f} s"]

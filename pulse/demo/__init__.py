@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from pulse.demo import alert, compiling, correction, data, following, macd, models, split, windows
-from pulse.demo.telling import Say, Stage
+from pulse.demo.telling import Say, Stage, Told
 from pulse.session import Session
 
-__all__ = ["run"]
+__all__ = ["Shown", "run"]
+
+
+class Shown(NamedTuple):
+    """What a run of the demo left and told: the page, the pictures if there is something to draw with, and each scene."""
+
+    page: Path
+    pictures: Path | None
+    scenes: list[Told]
+    compiling: float
+    seconds: float
 
 
 def run(
@@ -26,10 +37,10 @@ def run(
     engine: str = "local",
     master: str = "local[*]",
     say: Say,
-) -> Path:
-    """Run the demo in ``folder``; the page it wrote."""
+) -> Shown:
+    """Run the demo in ``folder``; what it wrote and told."""
     begin = time.perf_counter()
-    compiling.compile_all(say)
+    compiled = compiling.compile_all(say)
     with Session(master, engine=engine) as session:
         if engine == "spark":
             before = time.perf_counter()
@@ -45,13 +56,21 @@ def run(
         split.show(stage, made)
         alert.show(stage)
         page = stage.write_page()
-    say(f"\nall of it took {time.perf_counter() - begin:.0f} s")
-    say(f"the page:     {page}")
-    if stage.draws:
-        say(f"the pictures: {stage.pictures}")
+    shown = Shown(
+        page, stage.pictures if stage.draws else None, stage.told, compiled, time.perf_counter() - begin
+    )
+    _end(shown, folder, say)
+    return shown
+
+
+def _end(shown: Shown, folder: Path, say: Say) -> None:
+    """How long it took, and where everything is."""
+    say(f"\nall of it took {shown.seconds:.0f} s")
+    say(f"the page:     {shown.page}")
+    if shown.pictures is not None:
+        say(f"the pictures: {shown.pictures}")
     prices = folder / "prices"
     say(f"the models:   {folder}; try `pulse info {prices}`, or")
     say(
         f'`pulse query --stream S={prices} "select symbol, max(price) as top from S[size 60 advance 60] group by symbol"`'
     )
-    return page

@@ -34,6 +34,7 @@ def show(stage: Stage) -> None:
     reports = write_reports(folder)
     with stage.scene(f"An alert before the data: two vessels within {NEAR:.0f} m", "alert") as scene:
         scene.code(COLLISION)
+        scene.wrote(folder)
         with timed() as taken:
             said, status = predict(folder)
         _tell(scene, said)

@@ -29,6 +29,7 @@ def make(stage: Stage, rows: str, reports: int | str = REPORTS) -> Data:
     with stage.scene("Data", "data") as scene:
         of_ticks = generate("ticks", rows, ticks, seed=SEED, overwrite=True, symbols=SYMBOLS)
         of_vessels = generate("vessels", reports, vessels, seed=SEED, overwrite=True, **FLEET)
+        scene.wrote(ticks, vessels)
         scene.table(
             ["what", "rows", "keys", "hours", "MB", "seconds"],
             [

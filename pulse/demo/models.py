@@ -40,6 +40,7 @@ def fit(stage: Stage, data: Data) -> None:
                 manifest = stage.session.fit(path, out=stage.folder / name, **order).manifest
             worst = max(one["worst_err"] for one in manifest.statistics["attributes"].values())
             per = manifest.tuples / max(manifest.segments, 1)
+            scene.wrote(stage.folder / name)
             rows.append([what, manifest.tuples, manifest.segments, per, worst, round(taken[0], 1)])
         scene.table(["model", "tuples", "segments", "tuples per segment", "certified error", "seconds"], rows)
         scene.say("The truth is never further from a model than its certified error, at any instant.")

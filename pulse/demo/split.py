@@ -32,6 +32,7 @@ def show(stage: Stage, data: Data) -> None:
     table = stage.folder / "splits.csv"
     table.write_text(f"symbol,t,ratio\n{_SYMBOL},{format_instant(at).removesuffix('Z')},4:1\n")
     with stage.scene("A split: four shares for one", "split") as scene:
+        scene.wrote(table)
         scene.say(f"{_SYMBOL} splits at {clock(at)}: from then on its price is a quarter.")
         orders: list[tuple[str, pa.Table, dict[str, Any]]] = [
             ("unsplit", own, {}),
@@ -42,6 +43,7 @@ def show(stage: Stage, data: Data) -> None:
         for name, rows, more in orders:
             folder = stage.folder / name
             stage.session.fit(rows, drift="0.005%", out=folder, **PRICE, **more)
+            scene.wrote(folder)
             answers[name] = stage.session.sql(MACD, streams={"S": folder}, short=SHORT, long=LONG).to_arrow()
         truth = answers["unsplit"]
         rows = []

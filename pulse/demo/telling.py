@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pulse.plot import Code, Picture, PlotError, Section, Table, page, write_whole
 from pulse.plot.picture import Draw, both_widths
@@ -20,6 +20,17 @@ PAGE = "demo.html"
 PICTURES = "pictures"
 
 
+class Told(NamedTuple):
+    """A scene for programs: its sentences, its tables as rows by column, what it wrote, and how long it took."""
+
+    name: str
+    title: str
+    said: list[str]
+    tables: list[list[dict[str, Any]]]
+    files: list[str]
+    seconds: float
+
+
 @dataclass
 class Scene:
     """A part of the demo: sentences, tables and pictures in their order, said as they come."""
@@ -28,6 +39,8 @@ class Scene:
     name: str
     stage: Stage
     blocks: list[Any] = field(default_factory=list)
+    tables: list[list[dict[str, Any]]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
         """A sentence."""
@@ -40,6 +53,11 @@ class Scene:
         for line in made.lines():
             self.stage.say(f"    {line}")
         self.blocks.append(made)
+        self.tables.append([dict(zip(head, row, strict=True)) for row in rows])
+
+    def wrote(self, *paths: Path) -> None:
+        """Files and folders that are left."""
+        self.files += map(str, paths)
 
     def code(self, text: str) -> None:
         """A query: on the page only."""
@@ -50,7 +68,9 @@ class Scene:
         if not self.stage.draws:
             return
         wide, narrow = both_widths(draw)
-        write_whole(self.stage.pictures / f"{name}.png", wide)
+        out = self.stage.pictures / f"{name}.png"
+        write_whole(out, wide)
+        self.wrote(out)
         self.blocks.append(Picture(alt, caption, wide, narrow))
 
 
@@ -62,6 +82,7 @@ class Stage:
     folder: Path
     say: Say
     sections: list[Section] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     draws: bool = field(default=False, init=False)
 
@@ -87,8 +108,11 @@ class Stage:
         self.say(f"\n{title}")
         scene = Scene(title, name, self)
         yield scene
+        seconds = time.perf_counter() - begin
         self.sections.append(Section(title, tuple(scene.blocks), name))
-        self.say(f"  ({time.perf_counter() - begin:.1f} s)")
+        said = [one for one in scene.blocks if isinstance(one, str)]
+        self.told.append(Told(name, title, said, scene.tables, scene.files, seconds))
+        self.say(f"  ({seconds:.1f} s)")
 
     def write_page(self) -> Path:
         """All scenes on one page."""

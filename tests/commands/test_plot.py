@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +22,17 @@ PARAMETERS = ("--param", "short=4", "--param", "long=12")
 
 def is_png(path: Path) -> bool:
     return path.read_bytes().startswith(b"\x89PNG")
+
+
+def told(run: Run, *arguments: object) -> dict[str, Any]:
+    """What a command says to programs."""
+    done = run(*arguments, "--json")
+    assert (done.code, done.err) == (0, "")
+    found: dict[str, Any] = json.loads(done.out)
+    out = Path(found["out"])
+    assert found["bytes"] == out.stat().st_size
+    assert found["seconds"] > 0
+    return found
 
 
 def test_help_has_examples(run: Run) -> None:
@@ -43,6 +56,19 @@ def test_a_model(run: Run, stored: Model, tmp_path: Path) -> None:
     assert run("plot", "model", stored.path, "--key", "symbol=a", "--out", tmp_path / "a.svg").code == 0
 
 
+def test_a_model_for_programs(run: Run, stored: Model, tmp_path: Path) -> None:
+    pq.write_table(ticks(), tmp_path / "ticks.parquet")
+    batch = stored.read(key="b")
+    asked = ("plot", "model", stored.path, "--key", "b", "--tuples", tmp_path / "ticks.parquet")
+    found = told(run, *asked, "--out", tmp_path / "b.png")
+    assert (found["keys"], found["segments"], found["tuples"]) == (1, len(batch), 60)
+    assert (found["attributes"], found["version"]) == (["price"], 1)
+    assert found["largest_error"] == {"price": float(batch.err("price").max())}
+    assert (found["from"], found["to"]) == ("2020-09-13T12:26:40.000000Z", "2020-09-13T12:27:39.000000Z")
+    few = told(run, "plot", "model", stored.path, "--keys", 2, "--out", tmp_path / "few.html")
+    assert (few["keys"], few["tuples"]) == (2, None)
+
+
 def test_a_page(run: Run, stored: Model, tmp_path: Path) -> None:
     out = tmp_path / "model.html"
     assert run("plot", "model", stored.path, "--keys", 2, "--out", out).code == 0
@@ -63,6 +89,21 @@ def test_an_answer(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
     assert is_png(tmp_path / "high.png")
 
 
+def test_an_answer_for_programs(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) -> None:
+    wanted = local().sql(MACD, streams={"S": stored}, short=4, long=12, possible=True).to_arrow()
+    found = told(run, "plot", "query", MACD, *s, *PARAMETERS, "--possible", "--out", tmp_path / "a.png")
+    assert (found["query"], found["parameters"]) == (MACD, {"short": 4, "long": 12})
+    assert found["rows"] == wanted.num_rows == sum(found["certainty"].values())
+    assert found["certainty"]["possible"] == wanted.column("certainty").to_pylist().count("possible")
+    assert found["largest_error"] == {"diff": max(wanted.column("diff_err").to_pylist())}
+    high = "select symbol, price from S where price > 20"
+    asked = told(run, "plot", "query", high, *s, "--segments", "--key", "a", "--out", tmp_path / "h.svg")
+    assert asked["from"] < asked["to"]
+    none = "select symbol, price from S where price > 1e9"
+    empty = told(run, "plot", "query", none, *s, "--segments", "--out", tmp_path / "n.svg")
+    assert (empty["rows"], empty["from"], empty["largest_error"]) == (0, None, {"price": None})
+
+
 def test_a_sweep_and_its_summary(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
     grid = ("--param", "short=2,4", "--param", "long=8:16:4")
     out = tmp_path / "macd.png"
@@ -76,6 +117,27 @@ def test_a_sweep_and_its_summary(run: Run, s: tuple[str, ...], tmp_path: Path) -
         assert len(check_page(page.read_text(encoding="utf-8")).all("td")) == 6 * 8
 
 
+def test_a_sweep_for_programs_and_a_summary_that_says_what_was_asked(
+    run: Run, s: tuple[str, ...], tmp_path: Path
+) -> None:
+    grid = ("--param", "short=2,4", "--param", "long=8:16:4")
+    asked = ("plot", "sweep", MACD, *s, *grid, "--value", "ranges")
+    found = told(run, *asked, "--out", tmp_path / "a.png")
+    assert (found["query"], found["variants"], found["value"]) == (MACD, 6, "ranges")
+    assert found["parameters"] == {"short": [2, 4], "long": [8, 12, 16]}
+    assert 0 <= found["smallest"] <= found["largest"]
+    for kind, query in (("parquet", MACD), ("csv", None)):
+        written = tmp_path / f"summary.{kind}"
+        assert run("sweep", MACD, *s, *grid, "--summary", written).code == 0
+        out = tmp_path / f"{kind}.html"
+        again = told(run, "plot", "sweep", written, "--value", "ranges", "--out", out)
+        assert again["query"] == query
+        assert {name: again[name] for name in ("parameters", "largest")} == {
+            name: found[name] for name in ("parameters", "largest")
+        }
+        assert ("avg(price) as ap" in out.read_text(encoding="utf-8")) == (query is not None)
+
+
 def test_lineage(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) -> None:
     high = tmp_path / "high.parquet"
     asked = "select symbol, price from S where price > 20"
@@ -84,6 +146,10 @@ def test_lineage(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path) ->
     with_model = ("--row", 1, "--model", f"S={stored.path}")
     assert run("plot", "lineage", high, *with_model, "--out", tmp_path / "curves.html").code == 0
     check_page((tmp_path / "curves.html").read_text(encoding="utf-8"))
+    found = told(run, "plot", "lineage", high, *with_model, "--out", tmp_path / "again.png")
+    assert (found["row"], found["causes"], found["keys"]) == (1, 1, 1)
+    assert found["segments"]["S"] > 0
+    assert found["error"]["price"] <= 0.3
     refused(run("plot", "lineage", high, "--row", 100_000, "--out", tmp_path / "no.png"), "expected a row of")
 
 
@@ -125,6 +191,11 @@ def test_tracks_of_pairs_are_drawn_and_listed(run: Run, tmp_path: Path) -> None:
     assert row.split()[-2:] == ["100", "%"]
     assert count.endswith("; the 1 longest are shown (--most)")
     assert len(check_page((tmp_path / "map.html").read_text(encoding="utf-8")).all("td")) == 6
+    said = told(run, *asked, "--out", tmp_path / "map.png")
+    assert (said["keys"], said["together"], len(said["pairs"])) == (8, 28, 1)
+    assert set(said["largest_error"]) == {"x", "y"}
+    assert said["pairs"][0]["certain"] == 1.0
+    assert said["from"] == said["pairs"][0]["from"] == "2020-09-13T12:26:40.000000Z"
     for name, table, expected in (
         (
             "strange",

@@ -33,6 +33,20 @@ def test_the_summary_is_shown(run: Run, s: tuple[str, ...]) -> None:
     assert lines[7].startswith("6 variants in ")
 
 
+def test_many_variants_are_not_all_shown(run: Run, s: tuple[str, ...]) -> None:
+    many = ("--param", "short=2,4", "--param", "long=8:30:2")
+    lines = run("sweep", MACD, *s, *many).out.splitlines()
+    assert len(lines) == 1 + 20 + 2
+    assert lines[-2] == "… 4 more variants; --limit 24 shows all, --summary keeps them"
+    assert lines[-1].startswith("24 variants in ")
+    assert len(run("sweep", MACD, *s, *many, "--limit", 24).out.splitlines()) == 1 + 24 + 1
+    assert [one.split()[:2] for one in run("sweep", MACD, *s, *many, "--limit", 1).out.splitlines()[1:3]] == [
+        ["2", "8"],
+        ["…", "23"],
+    ]
+    assert len(run("sweep", MACD, *s, *many, "--json", "--limit", 1).out.splitlines()) == 24
+
+
 def test_the_summary_as_json_and_in_a_file(
     run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path
 ) -> None:

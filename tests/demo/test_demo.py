@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from pulse.demo import alert, run
+from pulse import cli
+from pulse.demo import Shown, alert, run
 from pulse.demo.compiling import NEEDED, compile_all, entry, missing
 from pulse.demo.telling import PAGE
 from pulse.store.model import Model
@@ -20,13 +23,19 @@ PICTURES = ["alert", "correction", "following", "macd", "model", "split", "windo
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder and what was said."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, str]:
+    """What was shown, and what was said."""
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("demo")
     said: list[str] = []
-    run(folder, rows="300k", reports="60k", say=said.append)
-    return folder, "\n".join(said)
+    shown = run(folder, rows="300k", reports="60k", say=said.append)
+    return shown, "\n".join(said)
+
+
+@pytest.fixture(scope="module")
+def done(ran: tuple[Shown, str]) -> tuple[Path, str]:
+    """The folder and what was said."""
+    return ran[0].page.parent, ran[1]
 
 
 def row(said: str, after: str) -> list[str]:
@@ -81,6 +90,34 @@ def test_the_page_ties_it_together(done: tuple[Path, str]) -> None:
     assert len(parsed.all("img")) == len(parsed.all("source")) == len(PICTURES)
     assert sorted(path.stem for path in (folder / "pictures").glob("*.png")) == PICTURES
     assert len(parsed.all("table")) >= len(SCENES)
+
+
+def test_for_programs_scene_by_scene(ran: tuple[Shown, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, said = ran
+    folder = shown.page.parent
+    monkeypatch.setattr("pulse.demo.run", lambda *_, say, **__: say("for people") or shown)
+    ended = CliRunner().invoke(cli.app, ["demo", "--out", str(folder), "--json"])
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    assert (told["out"], told["page"], told["engine"]) == (str(folder), str(folder / PAGE), "local")
+    scenes = {one["name"]: one for one in told["scenes"]}
+    assert list(scenes) == SCENES
+    assert told["seconds"] >= sum(one["seconds"] for one in scenes.values()) > 0
+    for one in scenes.values():
+        assert all(Path(file).exists() for file in one["files"])
+        assert all(sentence in said for sentence in one["said"])
+    (macd,) = scenes["macd"]["tables"][0]
+    assert macd["wrong though certain"] == 0
+    assert [len(one["tables"]) for one in scenes.values()] == [1] * len(SCENES)
+    models = [Path(file).name for file in scenes["models"]["files"]]
+    assert models == ["prices", "prices-drift", "prices-loose", "prices-exact", "vessels", "model.png"]
+    assert {row["model"]: row["tuples"] for row in scenes["models"]["tables"][0]}[
+        "prices, exactly"
+    ] == 300_000
+    assert (
+        sorted(Path(f).stem for one in scenes.values() for f in one["files"] if f.endswith(".png"))
+        == PICTURES
+    )
 
 
 def test_a_browser_shows_the_page(done: tuple[Path, str], tmp_path: Path) -> None:

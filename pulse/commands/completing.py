@@ -1,0 +1,121 @@
+"""What a shell completes behind an option: words that are known, columns of the files and attributes of the models named before.
+
+Where nothing is known a shell offers files, which is right for paths. Nothing here may fail: what cannot be read offers nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+ENGINES = ("spark", "local")
+FORMATS = ("parquet", "csv", "taq", "taq-daily", "taq-parquet", "taq-wrds", "ais")
+KINDS = ("ticks", "objects", "vessels", "sensors")
+TRUTHS = ("linear", "step", "samples")
+FIGURES = ("seconds", "ranges", "certain_seconds")
+_MANIFEST = "_pulse.json"
+
+
+def words(*known: str) -> Callable[[str], list[str]]:
+    """Some words.
+
+    >>> words("spark", "local")("lo")
+    ['local']
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in known if one.startswith(incomplete)]
+
+    return complete
+
+
+def knobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The knobs of the generator that was named, each with the value it has."""
+    from pulse.datasets.generators import KINDS as makers
+
+    maker: Any = makers.get(str(ctx.params.get("kind")))
+    if maker is None:
+        return []
+    given = [f"{one.name}={one.default}" for one in dataclasses.fields(maker)]
+    return [one for one in given if one.startswith(incomplete)]
+
+
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Columns of the first file that was named; behind a comma the next one."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{name}" for name in _columns(ctx) if name.startswith(last) and name not in taken]
+
+
+def models(ctx: typer.Context, incomplete: str) -> list[str]:
+    """``price:step`` and its like, of columns that hold numbers."""
+    before, comma, last = incomplete.rpartition(",")
+    given = [f"{name}:{truth}" for name in _columns(ctx, numbers=True) for truth in TRUTHS]
+    return [f"{before}{comma}{one}" for one in given if one.startswith(last)]
+
+
+def streams(incomplete: str) -> list[str]:
+    """``S=prices``: folders behind the name of a stream, those that are models as they are."""
+    name, equals, begun = incomplete.partition("=")
+    if not equals:
+        return []
+    folder, _, last = begun.rpartition("/")
+    where = Path(folder or ("/" if begun.startswith("/") else "."))
+    try:
+        found = sorted(one for one in where.iterdir() if one.is_dir() and one.name.startswith(last))
+    except OSError:
+        return []
+    prefix = f"{name}={begun[: len(begun) - len(last)]}"
+    shown = [one for one in found if last.startswith(".") or not one.name.startswith(".")]
+    return [f"{prefix}{one.name}{'' if (one / _MANIFEST).is_file() else '/'}" for one in shown]
+
+
+def attributes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The attributes of the model that was named."""
+    from pulse.core.errors import PulseError
+    from pulse.store.manifest import Manifest
+
+    model = ctx.params.get("model")
+    if not isinstance(model, (str, os.PathLike)):
+        return []
+    try:
+        names = Manifest.read(Path(model)).schema.modelled_names
+    except (PulseError, OSError):
+        return []
+    return [one for one in names if one.startswith(incomplete)]
+
+
+def figures(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The figures of a summary: all it has if it is in a file, else those that every summary has."""
+    summary = Path(str(ctx.params.get("query") or ""))
+    known = list(FIGURES)
+    if summary.suffix.lower() in (".parquet", ".csv") and summary.is_file():
+        names = _columns_of(str(summary))
+        known = names[names.index("ranges") :] if "ranges" in names else []
+    return [one for one in known if one.startswith(incomplete)]
+
+
+def _columns(ctx: typer.Context, *, numbers: bool = False) -> list[str]:
+    files = ctx.params.get("files") or ()
+    return _columns_of(str(next(iter(files))), ctx.params.get("format"), numbers) if files else []
+
+
+def _columns_of(path: str, name: Any = None, numbers: bool = False) -> list[str]:
+    """The columns that the format of a file offers."""
+    import pyarrow.types as kinds
+
+    from pulse.core.errors import PulseError
+    from pulse.datasets.registry import detect, get_format
+
+    try:
+        format = get_format(str(name) if name else detect(path)).prepare(path)
+        schema = format.schema(format.files(path)[0])
+    except (PulseError, OSError):
+        return []
+    wanted = [f for f in schema if not numbers or kinds.is_integer(f.type) or kinds.is_floating(f.type)]
+    return [field.name for field in wanted]

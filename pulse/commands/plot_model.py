@@ -1,0 +1,103 @@
+"""``pulse plot model``: a stored model in the tube that the truth never leaves."""
+
+from __future__ import annotations
+
+import time as clock
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pulse.commands.options import JsonSummary, Stored
+from pulse.commands.plot_options import (
+    Attribute,
+    Drawing,
+    From,
+    Key,
+    Keys,
+    Out,
+    Overwrite,
+    To,
+    Width,
+    instant_of,
+    key_of,
+    largest_errors,
+    span_of,
+    write_picture,
+)
+
+if TYPE_CHECKING:
+    from pulse.plot import Table
+    from pulse.store.manifest import Manifest
+
+
+def plot_model(
+    model: Stored,
+    out: Out,
+    key: Key = None,
+    attribute: Attribute = None,
+    start: From = None,
+    end: To = None,
+    tuples: Annotated[
+        str | None, typer.Option("--tuples", help="A file of the tuples, to draw them with the model.")
+    ] = None,
+    keys: Keys = 3,
+    width: Width = 9.0,
+    overwrite: Overwrite = False,
+    as_json: JsonSummary = False,
+) -> None:
+    """Draw a stored model: its pieces in the tube that the truth never leaves, jumps as jumps and holes as holes.
+
+    \b
+    Examples:
+      pulse plot model prices --out prices.png
+      pulse plot model prices --key AAPL --from "2024-01-02 10:00" --to "2024-01-02 10:05" --tuples ticks.parquet --out model.svg
+      pulse plot model rooms --key id=3,floor=2 --attribute temp --out room.html
+    """
+    from pulse.commands.starting import leave_pandas_out
+    from pulse.plot import check_picture, plot_model
+    from pulse.plot.model import attributes_of
+    from pulse.store.model import Model
+    from pulse.store.picture import segments_for, tuples_for
+
+    begin = clock.perf_counter()
+    leave_pandas_out()
+    check_picture(out, overwrite=overwrite, pages=True)
+    first, last = instant_of(start, "--from"), instant_of(end, "--to")
+    opened = Model(model)
+    batch = segments_for(opened, key=key_of(key, opened), start=first, end=last, keys=keys)
+    names = list(attributes_of(batch, attribute))
+    rows = None if tuples is None else tuples_for(batch, tuples, opened.schema, first, last)
+    facts: dict[str, Any] = {
+        "model": str(model),
+        "version": opened.manifest.version,
+        "attributes": names,
+        "keys": len(set(batch.key_ranks.tolist())),
+        "segments": len(batch),
+        "tuples": None if rows is None else rows.num_rows,
+        "largest_error": largest_errors(batch, names),
+        **span_of(batch),
+    }
+    drawing = Drawing(
+        lambda inches: plot_model(batch, attribute=attribute, tuples=rows, keys=keys, width=inches),
+        title=f"Model {model.name}",
+        alt=f"The model {model.name} over time inside its tube: {len(batch):,} segments",
+        caption="The truth never leaves the tube. Jumps are dotted; where there is no model, the ground is hatched.",
+        blocks=[_table(facts, opened.manifest)],
+        facts=facts,
+    )
+    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+
+
+def _table(facts: dict[str, Any], manifest: Manifest) -> Table:
+    """The figures of a page."""
+    from pulse.core.time import format_instant
+    from pulse.plot import Table
+
+    rows = [
+        ("segments drawn", facts["segments"]),
+        ("tuples drawn", facts["tuples"]),
+        *((f"largest bound of {name}", bound) for name, bound in facts["largest_error"].items()),
+        ("the model is of", f"{manifest.modelled:,} tuples in {manifest.segments:,} segments"),
+        ("it reaches to", None if manifest.end is None else format_instant(manifest.end)),
+    ]
+    return Table.of(["", "value"], [one for one in rows if one[1] is not None])

@@ -1,0 +1,143 @@
+"""``pulse plot query``: an answer in the error it can have, and how sure it is."""
+
+from __future__ import annotations
+
+import time as clock
+from typing import Annotated, Any
+
+import typer
+
+from pulse.commands.options import (
+    Accents,
+    Accumulate,
+    AsOf,
+    Engine,
+    JsonSummary,
+    Master,
+    Parameters,
+    Policy,
+    Possible,
+    Query,
+    Streams,
+    Version,
+)
+from pulse.commands.plot_options import (
+    Attribute,
+    Drawing,
+    Key,
+    Keys,
+    Out,
+    Overwrite,
+    Width,
+    rows_of_key,
+    span,
+    write_picture,
+)
+
+
+def plot_query(
+    query: Query,
+    stream: Streams,
+    out: Out,
+    param: Parameters = None,
+    attribute: Attribute = None,
+    key: Key = None,
+    keys: Keys = 3,
+    segments: Annotated[bool, typer.Option("--segments", help="Segments instead of sampled tuples.")] = False,
+    possible: Possible = False,
+    as_of: AsOf = None,
+    version: Version = None,
+    accents: Accents = None,
+    policy: Policy = None,
+    accumulate: Accumulate = True,
+    width: Width = 9.0,
+    overwrite: Overwrite = False,
+    engine: Engine = "spark",
+    master: Master = "local[*]",
+    as_json: JsonSummary = False,
+) -> None:
+    """Draw the answer to a query: values in the error they can have, certain, likely and possible ranges told apart.
+
+    \b
+    Examples:
+      pulse plot query --stream S=prices @macd.sql --param short=10 --param long=60 --out macd.png
+      pulse plot query --stream S=prices @macd.sql --key AAPL --possible --out macd.html
+      pulse plot query --stream S=prices "select symbol, price from S where price > 100" --segments --out high.svg
+    """
+    from pulse.commands import options
+    from pulse.commands.progress import Bar
+    from pulse.commands.starting import session as started
+    from pulse.plot import check_picture
+
+    begin = clock.perf_counter()
+    check_picture(out, overwrite=overwrite, pages=True)
+    with started(master, engine) as session, Bar(quiet=as_json):
+        answer = session.sql(
+            options.query_text(query),
+            streams=options.streams(stream),
+            parameters=options.parameters(param),
+            possible=possible,
+            as_of=as_of,
+            version=version,
+            accents=options.accents(accents),
+            evolution=options.policies(policy),
+            accumulate=accumulate,
+        )
+        found: Any = answer.segments() if segments or answer.query.rate is None else answer.tuples()
+        table = found if hasattr(found, "column_names") else found.toArrow()
+    table = rows_of_key(table, key, answer.query.plan.columns.key_names)
+    drawing = _drawing(answer, table, options.parameters(param), attribute, keys)
+    write_picture(drawing, out, width, begin=begin, as_json=as_json)
+
+
+def _drawing(
+    answer: Any, table: Any, parameters: dict[str, Any], attribute: str | None, keys: int
+) -> Drawing:
+    from pulse.plot import Code, Table, plot_answer
+
+    columns, rate = answer.query.plan.columns, answer.query.rate
+    certainty = table.column("certainty").to_pylist()
+    counts = {name: certainty.count(name) for name in ("certain", "likely", "possible") if name in certainty}
+    return Drawing(
+        lambda inches: plot_answer(
+            table,
+            modelled=columns.modelled,
+            key=columns.key_names,
+            time=columns.time,
+            attribute=attribute,
+            rate=rate,
+            keys=keys,
+            width=inches,
+        ),
+        title="Answer",
+        alt=f"The answer over time with its error and its certainty: {table.num_rows:,} rows",
+        caption="The band is the error that each value can have; the ground says how sure each range is.",
+        blocks=[Code(answer.query.text), Table.of(["certainty", "rows"], list(counts.items()))],
+        facts={
+            "query": answer.query.text,
+            "parameters": parameters,
+            "rows": table.num_rows,
+            "certainty": counts,
+            "largest_error": {name: _largest(table, f"{name}_err") for name in columns.modelled},
+            **_span(table, columns.time),
+        },
+    )
+
+
+def _largest(table: Any, name: str) -> float | None:
+    import pyarrow.compute as pc
+
+    found = pc.max(table.column(name)).as_py() if name in table.column_names else None
+    return None if found is None else float(found)
+
+
+def _span(table: Any, time: str) -> dict[str, str | None]:
+    """From when to when there are rows: instants of tuples, or ranges of segments."""
+    from pulse.core.time import to_microseconds
+
+    if time in table.column_names:
+        at = to_microseconds(table.column(time))
+        return span(at, at)
+    ref = to_microseconds(table.column("ref"))
+    lo, hi = (table.column(name).to_numpy() for name in ("lo", "hi"))
+    return span(ref + lo * 1e6, ref + hi * 1e6)

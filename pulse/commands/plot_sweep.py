@@ -1,0 +1,128 @@
+"""``pulse plot sweep``: a heat map over two parameters, a line over one; of a sweep that is run, or of its summary in a file."""
+
+from __future__ import annotations
+
+import time as clock
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from pulse.commands import completing
+from pulse.commands.options import Engine, JsonSummary, Master, Possible
+from pulse.commands.plot_options import Drawing, Out, Overwrite, Width, read_results, write_picture
+
+_LISTED = 200  # variants that a page lists
+
+
+class Swept(NamedTuple):
+    """A summary, its parameters, and what was asked, as far as that is known."""
+
+    table: Any
+    names: list[str]
+    query: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+Asked = Annotated[
+    str,
+    typer.Argument(
+        help="The query, @FILE, or a summary that pulse sweep --summary wrote.", show_default=False
+    ),
+]
+OfStreams = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream",
+        help="NAME=DIR: a stream of the query and the model it is.",
+        autocompletion=completing.streams,
+    ),
+]
+Param = Annotated[
+    list[str] | None, typer.Option("--param", help="NAME=VALUES: 5,10,20 or FROM:TO:STEP with both ends.")
+]
+Value = Annotated[
+    str,
+    typer.Option("--value", help="The column of the summary to show.", autocompletion=completing.figures),
+]
+
+
+def plot_sweep(
+    query: Asked,
+    out: Out,
+    stream: OfStreams = None,
+    param: Param = None,
+    value: Value = "seconds",
+    possible: Possible = False,
+    width: Width = 9.0,
+    overwrite: Overwrite = False,
+    engine: Engine = "spark",
+    master: Master = "local[*]",
+    as_json: JsonSummary = False,
+) -> None:
+    """Draw a sweep: a heat map over two parameters, a line over one.
+
+    \b
+    Examples:
+      pulse plot sweep --stream S=prices @macd.sql --param short=2:20:2 --param long=30:300:30 --out macd.png
+      pulse plot sweep --stream S=prices @macd.sql --param short=5,10 --param long=60 --value ranges --out macd.svg
+      pulse plot sweep summary.parquet --value diff_mean --out macd.html
+    """
+    from pulse.commands import options
+    from pulse.commands.progress import Bar
+    from pulse.commands.starting import session as started
+    from pulse.plot import check_picture
+
+    begin = clock.perf_counter()
+    check_picture(out, overwrite=overwrite, pages=True)
+    if not stream and Path(query).suffix.lower() in (".parquet", ".csv"):
+        swept = _stored(Path(query))
+    else:
+        if not stream or not param:
+            raise options.OptionError(
+                "plot sweep: --stream NAME=DIR and --param NAME=VALUES are missing; or name a summary, a .parquet or .csv file"
+            )
+        axes = options.axes(param)
+        with started(master, engine) as session, Bar(quiet=as_json) as bar:
+            asked = session.sweep(
+                options.query_text(query), streams=options.streams(stream), parameters=axes, possible=possible
+            )
+            table = asked.summary(progress=bar.step)
+        swept = Swept(table, list(asked.grid.names), asked.query.text, axes)
+    write_picture(_drawing(swept, value), out, width, begin=begin, as_json=as_json)
+
+
+def _stored(path: Path) -> Swept:
+    """A summary from a file; Parquet says what was asked."""
+    from pulse.plot import parameters_of
+    from pulse.runtime.sweep_origin import origin_of
+
+    table = read_results(path)
+    names, asked = parameters_of(table), origin_of(table)
+    return Swept(table, names) if asked is None else Swept(table, names, asked.query, asked.parameters)
+
+
+def _drawing(swept: Swept, value: str) -> Drawing:
+    from pulse.plot import Code, Table, plot_sweep
+
+    table = swept.table
+    rows = [list(row.values()) for row in table.to_pylist()[:_LISTED]]
+    shown = table.column(value).to_pylist() if value in table.column_names else []
+    known = [one for one in shown if one is not None]
+    asked = [] if swept.query is None else [Code(swept.query)]
+    return Drawing(
+        lambda inches: plot_sweep(table, swept.names, value=value, width=inches),
+        title="Sweep",
+        alt=f"{value} for {table.num_rows:,} combinations of {', '.join(swept.names)}",
+        caption=f"{value} of each combination.",
+        blocks=[*asked, Table.of(table.column_names, rows)],
+        facts={
+            "query": swept.query,
+            "parameters": swept.parameters
+            or {name: list(dict.fromkeys(table.column(name).to_pylist())) for name in swept.names},
+            "variants": table.num_rows,
+            "value": value,
+            "smallest": min(known, default=None),
+            "largest": max(known, default=None),
+        },
+    )
