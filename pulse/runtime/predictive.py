@@ -38,23 +38,15 @@ from pulse.runtime.frames import arrow_schema_of
 from pulse.runtime.predictive_accents import JobAbortedError
 from pulse.runtime.predictive_checkpoint import keep_columns, keep_fingerprint, known_columns
 from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictive_kept import keep
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.predictive_logs import Spool
+from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_parcels import PARCELS, LinePacker, Packer, unpacked_table
+from pulse.runtime.predictive_rows import ASIDE, BOUNDS, CHANGES, ENDING, ROWS, TALLIED
+from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
-from pulse.runtime.predictive_state import (
-    ASIDE,
-    BOUNDS,
-    CHANGES,
-    ENDING,
-    ROWS,
-    TALLIED,
-    Predicting,
-    Solving,
-    Validating,
-    unpack_state,
-    write_bounds,
-)
+from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor, Tally
 from pulse.runtime.secrets import concealing
@@ -225,7 +217,7 @@ class _Handler:
         assert self.job.checkpoint is not None
         for one in told:
             if one["channel"] == BOUNDS:
-                write_bounds(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
+                keep(Path(self.job.checkpoint) / "bounds", batch, one["payload"])
         tally = Tally(**{name: pa.compute.sum(rows.column(name)).as_py() or 0 for name in TALLIED})
         tally.changes = changes.num_rows  # what moved between places is none
         self.status.add(tally, self.now, clock.perf_counter() - begin)

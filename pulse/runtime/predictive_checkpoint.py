@@ -23,6 +23,8 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.runtime.job_spec import Job
+from pulse.runtime.predictive_kept import replace_file
+from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.results import FINGERPRINT
 
@@ -127,8 +129,6 @@ class Progress:
             self._restore(self.folder / "state")
 
     def _restore(self, file: Path) -> None:
-        from pulse.runtime.predictive_state import unpack_state
-
         try:
             kept = unpack_state(file.read_bytes())
         except PulseError as e:
@@ -167,8 +167,6 @@ class Progress:
             self.seen[name].update(some)
         if self.folder is None:
             return
-        from pulse.runtime.predictive_state import pack_state
-
         state = {
             one.name: getattr(self.prediction, one.name)
             for one in fields(Prediction)
@@ -192,11 +190,3 @@ def _damaged(file: Path, error: Exception) -> CheckpointError:
         f"{file}: expected what a job keeps, got something else ({type(error).__name__}: {error}); restore it, or give the job a "
         "new checkpoint and a new sink"
     )
-
-
-def replace_file(file: Path, data: bytes) -> None:
-    """Write a file whole, in place of what is there."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}")
-    draft.write_bytes(data)
-    draft.replace(file)

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from pulse.core.time import format_instant
 from pulse.runtime.alerts import Alert, Alerts
-from pulse.runtime.predictive_checkpoint import replace_file
 from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictive_kept import keep, kept_before, replace_file
+from pulse.runtime.predictive_packing import pack_state
 from pulse.runtime.results import read_changes as read_changes  # what a Parquet sink was given
 from pulse.runtime.secrets import concealing, resolved
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 BESIDE = ("now", "batch", "position")
 """Columns of a job's changelog beside those of results and their ``kind``."""
 
-_KEPT_STATES = 16
 Batch = Callable[[int, pa.Table], None]
 
 
@@ -165,15 +165,11 @@ class AlertSink:
 
     def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
         """Say what the batch's changes mean."""
-        from pulse.runtime.predictive_state import pack_state
-
         if self.state is not None:
             self.alerts = self._before(batch)
         said = [] if now is None else self.alerts.take(changes, now)
         if self.state is not None:
-            replace_file(self.state / f"{batch:012d}", pack_state(self.alerts))
-            for old in sorted(self.state.glob("[0-9]*"))[:-_KEPT_STATES]:
-                old.unlink(missing_ok=True)
+            keep(self.state, batch, pack_state(self.alerts))
         if self.path is not None:
             self._put(self.path / f"batch={batch}.jsonl", said)
         for one in said if self.path is None else ():
@@ -189,14 +185,10 @@ class AlertSink:
 
     def _before(self, batch: int) -> Alerts:
         assert self.state is not None
-        earlier = [one for one in self.state.glob("[0-9]*") if int(one.name) < batch]
-        if not earlier:
-            return Alerts(self.keys)
-        from pulse.runtime.predictive_state import unpack_state
-
-        found = unpack_state(max(earlier).read_bytes())
-        assert isinstance(found, Alerts)
-        return found
+        found = kept_before(self.state, batch)
+        alerts = Alerts(self.keys) if found is None else found[1]
+        assert isinstance(alerts, Alerts)
+        return alerts
 
 
 def line_of(alert: Alert, names: tuple[str, ...]) -> str:

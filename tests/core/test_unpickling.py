@@ -139,7 +139,7 @@ def test_calls_are_not_made(call: Calls, tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("pulse.runtime.java", "subprocess.Popen"),  # through what a module imports
         ("pulse.runtime.sinks", "Path"),
-        ("pulse.runtime.predictive_state", "unpack_state"),  # no function, whatever it does
+        ("pulse.runtime.predictive_packing", "unpack_state"),  # no function, whatever it does
         ("pulse.core.unpickling", "unpickled"),
         ("pulse.store.publish", "staged"),
         ("pulse.commands.options", "Path"),

@@ -14,7 +14,7 @@ from pulse.core.errors import PulseError
 from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job, job_of, read_job
 from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictive_state import StateError, pack_state, unpack_state
+from pulse.runtime.predictive_packing import StateError, pack_state, unpack_state
 from pulse.runtime.sources import predictor_of
 from tests.fuzz.harness import (
     NASTY,

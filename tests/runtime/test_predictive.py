@@ -22,8 +22,8 @@ from pulse.runtime import predictive
 from pulse.runtime.predictive import Listener, runs_in_buckets, start
 from pulse.runtime.predictive_checkpoint import CheckpointError, keep_fingerprint
 from pulse.runtime.predictive_job import Job, JobError, job_of
+from pulse.runtime.predictive_kept import kept_before
 from pulse.runtime.predictive_local import Status, run_local
-from pulse.runtime.predictive_state import bounds_before
 from pulse.runtime.sinks import KafkaSink, Silent, read_changes
 from pulse.runtime.sources import SourceError, predictor_of
 from pulse.runtime.spread import coalesced
@@ -307,8 +307,8 @@ def test_bounds_come_back_to_the_validators(spark: SparkSession, tmp_path: Path)
     status = ran(spark, job)
     kept = sorted((tmp_path / "checkpoint" / "bounds").glob("[0-9]*"))
     assert [int(one.name) for one in kept] == [0, 1]
-    assert bounds_before(tmp_path / "checkpoint" / "bounds", 0) is None
-    found = bounds_before(tmp_path / "checkpoint" / "bounds", 1)
+    assert kept_before(tmp_path / "checkpoint" / "bounds", 0) is None
+    found = kept_before(tmp_path / "checkpoint" / "bounds", 1)
     assert found is not None
     batch, allotted = found
     assert batch == 0

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from pulse.core.time import format_instant
 from pulse.runtime.predictive_accents import LAYOUT, AccentStateError, Follower
 from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictive_state import _HEADER, VERSION, StateError, checksum_of, pack_state, unpack_state
+from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.sources import predictor_of
 from tests.runtime.test_predictive import arrive
 from tests.runtime.test_predictive_accents import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
@@ -60,16 +59,6 @@ def test_state_of_an_older_follower_is_refused_by_name(begun: Path, older: str) 
     ):
         one_run(begun)
     assert state.read_bytes() == pack_state(kept)  # which that version can go on with
-
-
-def test_classes_that_are_no_more_are_refused_by_name() -> None:
-    raw = pickle.dumps(AccentStateError).replace(b"AccentStateError", b"AccentStateEvent")
-    packed = bytes(pa.compress(raw, codec="lz4", asbytes=True))
-    data = _HEADER.pack(VERSION, len(raw), checksum_of(len(raw), packed)) + packed
-    with pytest.raises(
-        StateError, match=r"another version of pulse kept .*AccentStateEvent.* new checkpoint"
-    ):
-        unpack_state(data)
 
 
 def test_the_name_of_the_form_is_part_of_the_state(begun: Path) -> None:

@@ -29,9 +29,12 @@ from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_logs import Spool
+from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_parcels import LinePacker, Packer, unpacked_table
+from pulse.runtime.predictive_rows import CHANGES, ENDING
+from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
-from pulse.runtime.predictive_state import CHANGES, ENDING, Solving, Validating, unpack_state
+from pulse.runtime.predictive_state import Validating
 from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Prediction, Predictor
 from pulse.runtime.sinks import numbered, read_changes

@@ -18,8 +18,10 @@ from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_parcels import unpacked_table
+from pulse.runtime.predictive_rows import CHANGES
+from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
-from pulse.runtime.predictive_state import CHANGES, Predicting, Solving, Validating
+from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.sinks import Silent, numbered, read_changes
 from pulse.runtime.sources import batches, predictor_of
 from pulse.runtime.spread import coalesced

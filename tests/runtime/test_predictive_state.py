@@ -11,22 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from pulse.runtime import predictive_state as state
+from pulse.runtime import predictive_rows, predictive_state
 from pulse.runtime.predictive_job import Job
-from pulse.runtime.predictive_parcels import Packer, arrived, unpacked_table
-from pulse.runtime.predictive_state import (
-    ASIDE,
-    BOUNDS,
-    CHANGES,
-    Predicting,
-    Solving,
-    StateError,
-    Validating,
-    bounds_before,
-    pack_state,
-    unpack_state,
-    write_bounds,
-)
+from pulse.runtime.predictive_kept import keep, kept_before
+from pulse.runtime.predictive_packing import pack_state, unpack_state
+from pulse.runtime.predictive_parcels import Packer, unpacked_table
+from pulse.runtime.predictive_rows import ASIDE, BOUNDS, CHANGES
+from pulse.runtime.predictive_solving import Solving
+from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import batches, predictor_of
 from tests.runtime.test_predictive import (
@@ -95,7 +87,7 @@ def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | N
     parts = []
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     for batch, tables in enumerate(batches(job, schemas)):
-        monkeypatch.setattr(state, "_batch", lambda batch=batch: batch)
+        monkeypatch.setattr(predictive_state, "_batch", lambda batch=batch: batch)
         rows = first.take(dealt(tables, key, job.buckets))
         if two:
             rows = second.take(rows)
@@ -109,7 +101,7 @@ def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | N
         )
         for one in rows.to_dict("records"):
             if one["channel"] == BOUNDS and folder is not None:
-                write_bounds(folder, batch, one["payload"])
+                keep(folder, batch, one["payload"])
     return pa.concat_tables(parts)
 
 
@@ -145,7 +137,7 @@ def test_bounds_of_a_batch_hold_in_the_next(tmp_path: Path, monkeypatch: pytest.
     job = tick_job(tmp_path, query)
     folder = tmp_path / "bounds"
     found = staged(job, "symbol", monkeypatch, folder)
-    allotted = bounds_before(folder, 99)
+    allotted = kept_before(folder, 99)
     assert allotted is not None
     assert allotted[0] == 2
     limit = 0.01 * 4 * 106
@@ -156,73 +148,8 @@ def test_bounds_of_a_batch_hold_in_the_next(tmp_path: Path, monkeypatch: pytest.
     assert max(late) <= limit
 
 
-def test_bounds_are_those_of_the_batches_before(tmp_path: Path) -> None:
-    for batch in range(20):
-        write_bounds(tmp_path, batch, pack_state({"batch": batch}))
-    assert bounds_before(tmp_path, 18) == (17, {"batch": 17})
-    assert bounds_before(tmp_path, 3) is None  # long gone, as are the batches that could ask for it
-    assert len(list(tmp_path.iterdir())) == 16
-
-
-def test_parcels_come_back_in_the_order_of_arrival() -> None:
-    def parcel(modified: int, origin: str, block: int, values: list[int]) -> dict[str, Any]:
-        return {
-            "stream": "S",
-            "modified": modified,
-            "origin": origin,
-            "block": block,
-            "number": 0,
-            "payload": state.packed_table(pa.table({"x": values})),
-        }
-
-    frame = pd.DataFrame(
-        [
-            parcel(2, "a", 0, [6]),
-            parcel(1, "b", 0, [3, 4]),
-            parcel(1, "a", 9, [2]),
-            parcel(1, "a", 0, [1]),
-            parcel(1, "b", 5, [5]),
-        ]
-    )
-    assert arrived([frame], {"S": "x", "T": "x"})["S"].column("x").to_pylist() == [1, 2, 3, 4, 5, 6]
-    backwards = pd.DataFrame([parcel(0, "", 1, [4, 2]), parcel(0, "", 0, [3, 1])])
-    assert arrived([backwards], {"S": "x"})["S"].column("x").to_pylist() == [1, 2, 3, 4]
-    late = pd.DataFrame([parcel(7, "a", 0, [4, 2])])
-    assert arrived([late], {"S": "x"})["S"].column("x").to_pylist() == [4, 2]
-
-
-def test_files_in_one_partition_are_told_apart() -> None:
-    batch = pa.record_batch(
-        {
-            "x": [1, 2, 3, 4],
-            "_place": pa.array([1, 0, 1, 1], pa.int32()),
-            "_modified": [5, 5, 5, 6],
-            "_origin": ["file:/a", "file:/a", "file:/b", "file:/b"],
-            "_block": [0, 0, 0, 0],
-        }
-    )
-    rows = [row for one in Packer("S")(iter([batch])) for row in one.to_pylist()]
-    seen = [
-        (row["place"], row["origin"], row["modified"], unpacked_table(row["payload"]).column("x").to_pylist())
-        for row in rows
-    ]
-    assert seen == [
-        (0, "file:/a", 5, [2]),
-        (1, "file:/a", 5, [1]),
-        (1, "file:/b", 5, [3]),
-        (1, "file:/b", 6, [4]),
-    ]
-
-
 def test_tuples_set_aside_pass_through_the_second_stage(tmp_path: Path) -> None:
     objects(tmp_path / "in", 1)
     predictor = predictor_of(object_job(tmp_path, NEAR, "O"))
-    passing = state.row(3, ASIDE, stream="O", payload=b"kept")
+    passing = predictive_rows.row(3, ASIDE, stream="O", payload=b"kept")
     assert Solving(predictor, 0).work(3, None, iter([pd.DataFrame([passing])])) == (None, [passing])
-
-
-def test_state_of_another_version_is_refused() -> None:
-    kept = pack_state({"a": np.arange(3)})
-    assert unpack_state(kept)["a"].tolist() == [0, 1, 2]
-    with pytest.raises(StateError, match="state of version 4, expected 3: start the job on a new checkpoint"):
-        unpack_state(b"\x04" + kept[1:])

@@ -1,0 +1,38 @@
+"""What a micro-batch leaves for those after it, in a folder with a file a batch: bounds that come back, alerts that were given.
+
+A batch reads what the newest batch before it left, the same however often it is run. Files appear whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pulse.runtime.predictive_packing import unpack_state
+
+_KEPT = 16  # files: more than there are batches that may be run again
+
+
+def keep(folder: str | Path, batch: int, payload: bytes) -> None:
+    """Keep what a batch leaves, as :func:`pulse.runtime.predictive_packing.pack_state` packed it; old files go."""
+    folder = Path(folder)
+    replace_file(folder / f"{batch:012d}", payload)
+    for old in sorted(folder.glob("[0-9]*"))[:-_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def kept_before(folder: str | Path, batch: int) -> tuple[int, Any] | None:
+    """The newest batch before this one that left something, and what."""
+    known = [int(one.name) for one in Path(folder).glob("[0-9]*")]
+    newest = max((one for one in known if one < batch), default=None)
+    if newest is None:
+        return None
+    return newest, unpack_state((Path(folder) / f"{newest:012d}").read_bytes())
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Write a file whole, in place of what is there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}")
+    draft.write_bytes(data)
+    draft.replace(file)
