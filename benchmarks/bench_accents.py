@@ -42,10 +42,10 @@ from pulse.operators.relation import Relation
 from pulse.runtime import accents as runtime_accents
 from pulse.runtime import local
 from pulse.runtime.accents import job_accents
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_accents import Follower, follow
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictor import Prediction
 from pulse.runtime.sources import predictor_of
 from pulse.session import Session
 from pulse.store.model import Model

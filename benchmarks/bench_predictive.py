@@ -36,7 +36,8 @@ from pulse.kernels.validate import KIND, REPAIR, ROW, validate
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from pulse.validation.validator import Counts, Validator
 
 ROWS = sizes(300_000, 5_000_000)

@@ -30,10 +30,10 @@ from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accurac
 from pulse.benchmarks.violations import MACD
 from pulse.datasets.generators import frame
 from pulse.language import parse
+from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_parcels import PARCELS, Packer
-from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.source_files import unseen
 from pulse.runtime.source_frames import frame_of
 from pulse.runtime.sources import predictor_of as predictor_of_job

@@ -30,7 +30,8 @@ from pulse.operators.sample import to_tuples
 from pulse.plan.nodes import Node, scans
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import FAR, GRACE, Standing
 

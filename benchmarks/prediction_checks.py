@@ -17,7 +17,8 @@ from pulse.core import SegmentBatch, StreamSchema
 from pulse.operators.relation import Relation
 from pulse.operators.sample import sample, to_tuples
 from pulse.plan.query import Query
-from pulse.runtime.predictor import Prediction, Predictor, Tuples
+from pulse.runtime.prediction import Prediction, Tuples
+from pulse.runtime.predictor import Predictor
 
 _KEY = np.int64(1) << 46
 

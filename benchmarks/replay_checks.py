@@ -22,7 +22,8 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.operators.grid import within
 from pulse.operators.sample import sample, to_tuples
 from pulse.plan.query import Query
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.standing import FAR
 
 _SPAN = np.int64(1) << 46  # microseconds, two years: of a key's times

@@ -26,7 +26,8 @@ from pulse.core import StreamSchema
 from pulse.datasets.generators import frame
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
-from pulse.runtime.predictor import Prediction, Predictor, Tally
+from pulse.runtime.prediction import Prediction, Tally
+from pulse.runtime.predictor import Predictor
 
 SPLITS = ("equi", "gradient", "restless")
 PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)

@@ -88,3 +88,26 @@ class Allotment:
             {name: np.minimum(mine.get(name, free), others.get(name, free)) for name in names},
             {name: min(self.default.get(name, np.inf), other.default.get(name, np.inf)) for name in names},
         )
+
+    def renewed(self, new: Allotment) -> Allotment:
+        """The newer bounds for the keys they list, these for the rest; the smaller default.
+
+        >>> old = Allotment("S", (pa.array(["a", "b"]),), {"x": np.array([0.5, 0.25])}, {"x": 2.0})
+        >>> old.renewed(Allotment("S", (pa.array(["a"]),), {"x": np.array([0.75])}, {})).of((pa.array(["a", "b", "c"]),))
+        {'x': array([0.75, 0.25, 2.  ])}
+        """
+        kept = positions(self.keys, new.keys, len(self), len(new)) < 0
+        keys = tuple(
+            pa.concat_arrays([a.filter(pa.array(kept)), b.cast(a.type)])
+            for a, b in zip(self.keys, new.keys, strict=True)
+        )
+        free: Any = np.full(len(self), np.inf)
+        bounds = {
+            name: np.concatenate([self.bounds.get(name, free)[kept], values])
+            for name, values in new.bounds.items()
+        }
+        default = {
+            name: min(value, new.default.get(name, np.inf))
+            for name, value in {**new.default, **self.default}.items()
+        }
+        return Allotment(new.stream, keys, bounds, default)

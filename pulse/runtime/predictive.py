@@ -35,6 +35,7 @@ from pulse.runtime.asides import write_aside
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
+from pulse.runtime.prediction import Tally
 from pulse.runtime.predictive_accents import JobAbortedError
 from pulse.runtime.predictive_checkpoint import keep_columns, keep_fingerprint, known_columns
 from pulse.runtime.predictive_job import Job, JobError
@@ -48,7 +49,7 @@ from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.predictive_through import Ending
-from pulse.runtime.predictor import Predictor, Tally
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.secrets import concealing
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of
 from pulse.runtime.source_columns import settled

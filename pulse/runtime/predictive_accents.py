@@ -59,7 +59,8 @@ from pulse.stream.validity import Existence
 from pulse.stream.values import ValueSet
 
 if TYPE_CHECKING:
-    from pulse.runtime.predictor import Emission, Prediction, Predictor
+    from pulse.runtime.prediction import Emission, Prediction
+    from pulse.runtime.predictor import Predictor
     from pulse.validation.validator import Validator
 
 

@@ -23,9 +23,10 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.runtime.job_spec import Job
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_kept import replace_file
 from pulse.runtime.predictive_packing import pack_state, unpack_state
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.results import FINGERPRINT
 
 COLUMNS = "_pulse_columns.json"

@@ -14,11 +14,11 @@ from typing import Any
 
 from pulse.core.time import format_instant
 from pulse.runtime.asides import write_aside
+from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_checkpoint import Files, Progress, keep_columns, known_columns
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_logs import Logs
-from pulse.runtime.predictor import Prediction, Tally
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of
 from pulse.runtime.source_columns import settled
 from pulse.runtime.source_files import unseen

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
+from pulse.runtime.prediction import Emission, Tally
 from pulse.runtime.predictive_accents import Follower
 from pulse.runtime.predictive_packing import pack_state
 from pulse.runtime.predictive_parcels import packed_table
-from pulse.runtime.predictor import Emission, Tally
 
 TALLIED = tuple(one.name for one in fields(Tally))
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(

@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.prediction import Emission, Prediction, Tally
 from pulse.runtime.predictive_accents import Follower, Heard
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_revisions import reach_back, solve, unpacked, updates_of
 from pulse.runtime.predictive_rows import ACCENTS, BOUNDS, UPDATES, emitted, row
+from pulse.runtime.predictive_sharing import beyond
 from pulse.runtime.predictive_state import Keeping, Rates
-from pulse.runtime.predictor import Emission, Prediction, Predictor, Tally
+from pulse.runtime.predictor import Predictor
 from pulse.validation.allotment import Allotment
 from pulse.validation.history import Taken
 from pulse.validation.needs import PACE
@@ -78,7 +80,9 @@ class Solver(Prediction):
             solves=solved.solved,
             results=solved.results,
             changes=len(solved.changes),
-            beyond=int(self._beyond(solved.fresh).sum()) if rows and self.predictor.bounds else 0,
+            beyond=int(beyond(solved.fresh, self.predictor.bounds).sum())
+            if rows and self.predictor.bounds
+            else 0,
         )
         return Emission(solved.changes.table, {}, tally)
 

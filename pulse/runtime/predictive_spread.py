@@ -13,12 +13,13 @@ from typing import Any
 import pandas as pd
 
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.prediction import Emission, Tally
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_revisions import reach_back, updates_of
 from pulse.runtime.predictive_rows import ACCENTS, TALLY, UPDATES, emitted, row
 from pulse.runtime.predictive_solving import in_force, told_of_accents
 from pulse.runtime.predictive_state import Keeping, Validating
-from pulse.runtime.predictor import Emission, Predictor, Tally
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.spread import PlaceSolver, Spread, Whereabouts
 from pulse.validation.history import History
 

@@ -26,13 +26,14 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.runtime.exchange import Parcel
+from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive_accents import Follower, Heard, follow
 from pulse.runtime.predictive_kept import kept_before
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_parcels import LINES, arrived, packed_table
 from pulse.runtime.predictive_revisions import forget, histories_of, packed, take
 from pulse.runtime.predictive_rows import ACCENTS, ASIDE, TALLY, UPDATES, emitted, ending, row
-from pulse.runtime.predictor import Prediction, Predictor, Tally
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.sources import newest
 from pulse.validation.history import History, Taken
 from pulse.validation.tuple_log import Chunk

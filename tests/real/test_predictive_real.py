@@ -25,7 +25,8 @@ from pulse.datasets.generators import frame
 from pulse.datasets.registry import get_format
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from tests.truth.predicted import Changelog, able, compare, curves
 
 KNOT = 1852.0 / 3600.0

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from pulse.validation.history import Retention
 from tests.revisions.histories import LOCAL, SECOND
 from tests.validation.revised_streams import STEPS, Line, corrected, revised, table

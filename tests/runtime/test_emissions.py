@@ -21,7 +21,8 @@ import pulse
 from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor
 from tests.runtime.test_predictor import LINES, QUERIES, SECOND, STEPS, Row, prediction, rows, tuples
 from tests.truth.pieces import Long
 from tests.truth.predicted import Bound, Comparison, compare, curves

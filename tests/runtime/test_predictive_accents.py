@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import run_local
@@ -36,7 +37,7 @@ from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import Validating
 from pulse.runtime.predictive_through import Ending
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import numbered, read_changes
 from pulse.runtime.sources import newest, predictor_of
 from pulse.runtime.spread import coalesced

@@ -11,8 +11,9 @@ import pytest
 
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_restating import parties, together
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.predictor import Predictor
 from pulse.validation.history import Retention
 from tests.runtime.test_emissions import FIG_1, A, B, Question, fig_1
 from tests.runtime.test_predictor import SECOND

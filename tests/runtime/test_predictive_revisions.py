@@ -19,10 +19,11 @@ from pulse.language import parse
 from pulse.operators.difference import difference
 from pulse.operators.grid import within
 from pulse.operators.predict import PredictSpec
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_job import JobError, job_of, read_job
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_revisions import RevisionsError
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
 from pulse.validation.history import Retention
 from tests.runtime.test_predictor import LINES, MODEL, QUERIES, STEPS, held_against_truth, results_of

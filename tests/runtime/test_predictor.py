@@ -20,7 +20,8 @@ from pulse.language import parse
 from pulse.operators.difference import difference
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
-from pulse.runtime.predictor import Prediction, Predictor, PredictorError
+from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictor import Predictor, PredictorError
 from tests.truth.predicted import Changelog, Comparison, able, compare, curves
 
 SECOND = 1_000_000

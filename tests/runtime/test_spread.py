@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pulse.operators.grid import PairHome, folded, folded_places
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_parcels import unpacked_table
 from pulse.runtime.predictive_rows import CHANGES, UPDATES
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
-from pulse.runtime.predictor import Prediction, Predictor
+from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import newest, predictor_of
 from pulse.runtime.spread import Spread, coalesced

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.language import parse
-from pulse.runtime.predictor import Prediction
+from pulse.runtime.prediction import Prediction
 from pulse.runtime.standing import Standing
 from tests.truth.pieces import SECOND, Long
 
