@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +18,19 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.undo import RawUndo, lacks
+from pulse.runtime.predictive_checks import checked
+from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, listed, settle_all, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, TRUE, Description
-from pulse.stream.log import AccentLog
 from pulse.stream.raw import Move, coming
 from pulse.stream.steps import Alteration, first_whole
 from pulse.stream.validity import Existence
 from pulse.validation.aside import reasoned
 from pulse.validation.validator import Validator
-
-if TYPE_CHECKING:
-    from pulse.runtime.predictive_accents import Hears
 
 UNDECLARED = "not among the keys that the job declares"
 _END = 1 << 62
@@ -78,9 +76,10 @@ class Listening:
                 if places is not None and last is not None and one.position < last:
                     raise AccentError(f"{one}: its time is before that of the accent before it")
                 last = one.position if last is None else max(last, one.position)
-        checked = self._checked(controls, hears, schema)
+        altered = [schema.time] if self.raw is not None and self.raw.alters(schema.time) else []
+        taken = checked(controls, hears, schema, near=self.near, moved=self.moved, altered=altered)
         exists, moved = self.exists, self.moved
-        for one in checked:
+        for one in taken:
             if not isinstance(one, Accent):
                 continue
             alters = isinstance(one.primitive, AlterData)
@@ -88,11 +87,11 @@ class Listening:
                 continue
             exists = _after(exists, one, moved, hears, schema)
             moved |= set() if alters else {one.attribute}
-        self._tell_raw(checked, places, hears, schema)
+        self._tell_raw(taken, places, hears, schema)
         self.exists, self.moved, self.last = exists, moved, last
-        for i, one in enumerate(checked):
+        for i, one in enumerate(taken):
             self._note(one, one.position if places is None else places[i], hears, schema, places is None)
-        return checked
+        return taken
 
     def _tell_raw(
         self, controls: Sequence[Control], places: Sequence[int] | None, hears: Hears, schema: StreamSchema
@@ -135,56 +134,6 @@ class Listening:
                     return True
                 altered.add(one.attribute)
         return False
-
-    def _checked(self, controls: Sequence[Control], hears: Hears, schema: StreamSchema) -> list[Control]:
-        """The controls as they fit the stream, without what their instants say of the time already."""
-        if self._plain(controls, schema):
-            return list(controls)
-        names = (*hears.attributes, *self.moved)
-        for one in controls:
-            hears.check(one, schema)
-        altered = [schema.time] if self.raw is not None and self.raw.alters(schema.time) else []
-        if all(isinstance(one, Accent) and isinstance(one.primitive, AlterData) for one in controls):
-            instants = {one.position for one in controls}
-            before = [one for one in self.near if one.position in instants]
-            every = [*before, *controls]
-            log = AccentLog.of(every, lines=[f"stream {hears.stream}"] * len(every))
-            found = log.checked(schema, names, raw=True, altered=altered).controls
-            order = sorted(range(len(every)), key=lambda i: every[i].position)
-            back = dict(zip(order, found, strict=True))
-            return [back[i] for i in range(len(before), len(every))]
-        found_: list[Control] = []
-        known = list(names)
-        for one in controls:
-            line = [f"stream {hears.stream}"]
-            if isinstance(one, Punctuation):  # speaks of whatever comes after it, of all times
-                said = AccentLog.of([replace(one, position=BEFORE_ALL)], lines=line)
-                said.checked(schema, known, raw=True, altered=altered)
-                found_.append(one)
-                continue
-            before = [
-                near for near in (*self.near, *found_) if isinstance(near, Accent) and _alike(near, one)
-            ]
-            every = [*before, one]
-            log = AccentLog.of(every, lines=line * len(every))
-            found_.append(log.checked(schema, known, raw=True, altered=altered).controls[-1])
-            known.append(one.attribute)
-            if isinstance(one.primitive, AlterData):
-                altered.append(one.attribute)
-        return found_
-
-    def _plain(self, controls: Sequence[Control], schema: StreamSchema) -> bool:
-        """Whether all are alter data of models, of rows that texts name, and none of an instant at which another is."""
-        texts = {name for name, type_ in (*schema.key, *schema.unmodelled) if pa.types.is_string(type_)}
-        models, instants = schema.modelled_names, {(one.position, one.attribute) for one in self.near}
-        for one in controls:
-            if not isinstance(one, Accent) or not isinstance(one.primitive, AlterData):
-                return False
-            said, at = listed(one.description), (one.position, one.attribute)
-            if said is None or said[0] not in texts or one.attribute not in models or at in instants:
-                return False
-            instants.add(at)
-        return True
 
     def _note(self, control: Control, at: int, hears: Hears, schema: StreamSchema, by_time: bool) -> None:
         if isinstance(control, Punctuation):
@@ -365,11 +314,6 @@ def of_keys(where: Description, keys: Collection[str]) -> Description:
 def _needed(schema: StreamSchema) -> tuple[str, ...]:
     """What a tuple cannot be modelled without."""
     return (*schema.key_names, schema.time, *schema.modelled_names)
-
-
-def _alike(near: Accent, one: Accent) -> bool:
-    same = near.position == one.position and near.attribute == one.attribute
-    return same and isinstance(near.primitive, AlterData) and isinstance(one.primitive, AlterData)
 
 
 def _told_by(exists: Existence | None, one: Accent) -> set[str]:

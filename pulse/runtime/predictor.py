@@ -17,7 +17,7 @@ from pulse.operators.predict import PredictSpec
 from pulse.plan import nodes
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
-from pulse.runtime.predictive_accents import Hears
+from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_revisions import resolved
 from pulse.runtime.standing import Standing
 from pulse.stream.state import Mode

@@ -19,7 +19,7 @@ from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.plan.nodes import scans
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, domain_of
-from pulse.runtime.predictive_accents import Hears
+from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import BESIDE
