@@ -24,8 +24,8 @@ _MOST = 1.7976931348623157e308  # a value that is infinite is not within an infi
 
 _ZERO, _ONE, _TWO, _THREE = (np.uint64(i) for i in range(4))
 # The blocks of :mod:`pulse.kernels.key_state`, and how many there are.
-_ERR, _SEEN, _RESIDUAL, _BOUND, _OWN, _SLACK, _SQUARES = (np.uint64(i) for i in range(7))
-_PER_ATTRIBUTE = np.uint64(9)
+_ERR, _SEEN, _RESIDUAL, _BOUND, _OWN, _SQUARES = (np.uint64(i) for i in range(6))
+_PER_ATTRIBUTE = np.uint64(8)
 
 
 @step
@@ -55,9 +55,7 @@ def tolerance(real, g, base, n, limit, size):
     ``limit`` is the stream's own bound, share of the truth and floor.
     """
     row, at, by = np.uint64(g), np.uint64(base), np.uint64(n)
-    slack, stated, allotted = real[row, at + _SLACK * by], real[row, at], real[row, at + _BOUND * by]
-    if slack >= 0.0:
-        return slack
+    stated, allotted = real[row, at], real[row, at + _BOUND * by]
     own = max(limit[0] * size, limit[1]) if real[row, at + _OWN * by] != 0.0 else np.inf
     # Of noisy values now this and now that is the smaller: `min` is no jump, which would be foretold wrongly half of the time.
     return min(min(stated, allotted), own)

@@ -7,11 +7,11 @@ microseconds::
 
 ``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`Layout`)::
 
-    c (A*K)  err  last  residual  bound  own  slack  squares  y0  y1 (A each)  s0  s1  s2  span  seen
+    c (A*K)  err  last  residual  bound  own  squares  y0  y1 (A each)  s0  s1  s2  span  seen
 
 ``err`` is what the model's segment states, ``last`` and ``residual`` the newest tuple's values and what the model misses them by;
-``bound`` is allotted, ``own`` says whether the stream's own bound holds as well, ``slack`` stands in for both; ``squares``,
-``span`` and ``seen`` measure restlessness; the rest are the moments of a fading line (:mod:`pulse.kernels.trend`).
+``bound`` is allotted, ``own`` says whether the stream's own bound holds as well; ``squares``, ``span`` and ``seen``
+measure restlessness; the rest are the moments of a fading line (:mod:`pulse.kernels.trend`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ IntArray = npt.NDArray[np.int64]
 
 REF, EXPIRY, LAST, STARTED, CHANGE = range(5)
 INTS = 5
-ERR, SEEN, RESIDUAL, BOUND, OWN, SLACK, SQUARES, Y0, Y1 = range(9)  # blocks of A behind the coefficients
-PER_ATTRIBUTE, MOMENTS = 9, 5
-NO_SLACK = -1.0
+ERR, SEEN, RESIDUAL, BOUND, OWN, SQUARES, Y0, Y1 = range(8)  # blocks of A behind the coefficients
+PER_ATTRIBUTE, MOMENTS = 8, 5
 
 
 class Layout(NamedTuple):
@@ -79,11 +78,6 @@ class Layout(NamedTuple):
         return self._block(OWN)
 
     @property
-    def slack(self) -> slice:
-        """Slack to validate against instead; negative: none."""
-        return self._block(SLACK)
-
-    @property
     def squares(self) -> slice:
         """Fading sums of squared steps of the residual."""
         return self._block(SQUARES)
@@ -104,12 +98,11 @@ def fresh(groups: int, layout: Layout) -> tuple[IntArray, FloatArray]:
 
     >>> whole, real = fresh(2, Layout(1, 1))
     >>> whole.shape, real.shape
-    ((2, 5), (2, 15))
+    ((2, 5), (2, 14))
     """
     whole = np.zeros((groups, INTS), np.int64)
     whole[:, LAST] = NO_TIME
     real = np.zeros((groups, layout.size))
     real[:, layout.bound] = np.inf
     real[:, layout.own] = 1.0
-    real[:, layout.slack] = NO_SLACK
     return whole, real

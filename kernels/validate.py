@@ -7,8 +7,8 @@ What is known of a key is a row of :mod:`pulse.kernels.key_state`. A tuple is ch
   line between the two. The residual at both ends plus ``h**2 / 8 * max|M''|`` bounds it on the whole interval, exactly for
   models of degree 0 and 1, with something to spare above.
 
-The tolerance is the slack where there is one. Else it is the smallest of the model's stated ``err``, the allotted ``bound``, and,
-while ``own`` is set, the stream's own bound ``max(share * |truth|, floor)`` with the least ``|truth|`` of the interval.
+The tolerance is the smallest of the model's stated ``err``, the allotted ``bound``, and, while ``own`` is set,
+the stream's own bound ``max(share * |truth|, floor)`` with the least ``|truth|`` of the interval.
 
 A model begins at the first tuple, at one that finds the model expired, and at one that fails; its coefficients are columns
 of the tuple (``rules``), or a line by least squares. A model that misses its own tuple is moved onto it. Where the truth since
@@ -32,13 +32,11 @@ from pulse.kernels.key_state import (
     EXPIRY,
     INTS,
     LAST,
-    NO_SLACK,
     OWN,
     PER_ATTRIBUTE,
     REF,
     RESIDUAL,
     SEEN,
-    SLACK,
     SQUARES,
     STARTED,
     Layout,
@@ -120,7 +118,6 @@ def _begin(data, state, i, g, k, horizon):
             real[g, a * k] = value
         real[g, base] = allowed
         real[g, base + RESIDUAL * n] = value - real[g, a * k]
-        real[g, base + SLACK * n] = NO_SLACK
 
 
 @step

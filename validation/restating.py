@@ -21,7 +21,6 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.columns import Columns
 from pulse.kernels import key_state
-from pulse.kernels.key_state import NO_SLACK
 from pulse.kernels.polynomial import taylor_shift
 from pulse.operators.relation import Relation
 from pulse.validation.validator import Validator
@@ -61,7 +60,6 @@ def restate(validator: Validator, rows: IntArray) -> Relation:
     real[rows, layout.model] = c.reshape(n, -1)
     real[rows, layout.err] = err
     real[rows, layout.residual] = value - c[:, :, 0]
-    real[rows, layout.slack] = NO_SLACK
     return current(validator, rows)
 
 

@@ -7,8 +7,8 @@
                                                                        truth had already left the model, a repair
 
 After every tuple, and whatever came before, the truth that the tuples tell lies within ``err`` of the model in force, at every
-instant from a key's first tuple to its newest at which a model is in force: that is what repairs are for. (With slack: within the
-larger of ``err`` and the slack.) How tuples are cut into batches makes no difference to the models in force.
+instant from a key's first tuple to its newest at which a model is in force: that is what repairs are for. How tuples
+are cut into batches makes no difference to the models in force.
 
 A tuple that is late, has no key or no time, or is not made of numbers is set aside with a reason; the stream goes on.
 Tuples of a key at one instant are checked one after the other: the last wins. A change of an unmodelled attribute that no
@@ -17,7 +17,6 @@ formula uses begins a model, since it is constant within a segment (semantics 1.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -29,12 +28,10 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.columns import Columns
-from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
-from pulse.core.unpickling import unpickled
 from pulse.kernels import key_state
 from pulse.kernels import validate as checks
-from pulse.kernels.key_state import NO_SLACK, Layout
+from pulse.kernels.key_state import Layout
 from pulse.kernels.knots import NO_TIME
 from pulse.kernels.validate import validate
 from pulse.operators.predict import PredictSpec, candidates, numbers
@@ -46,16 +43,11 @@ from pulse.validation.needs import PACE
 
 REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
 _CHUNK = 1 << 18  # rows that are validated at a time: what is made per tuple stays in the cache
-_VERSION = 2
 _NONE = np.zeros(0, np.int64)
 PRIOR = 1.0 / 32.0
 """For how much of the time that is known of a key on average each is taken to have been as restless as most."""
 
 Key = tuple[object, ...]
-
-
-class ValidatorError(PulseError, ValueError):
-    """State that does not belong to the validator it is given to."""
 
 
 @dataclass
@@ -91,15 +83,6 @@ class Pushed(NamedTuple):
     aside: pa.Table | None
     late: IntArray = _NONE
     not_finite: IntArray = _NONE
-
-
-class KeyState(NamedTuple):
-    """All that is known of one key; ``unmodelled`` are the attributes of its current model."""
-
-    key: Key
-    whole: IntArray
-    real: FloatArray
-    unmodelled: tuple[object, ...]
 
 
 @dataclass
@@ -289,24 +272,6 @@ class Validator:
         self.state.tightened = allotment if before is None else before.tighter(allotment)
         self._bind(np.arange(len(self.state.whole)), self.keys)
 
-    def slack(self, allotment: Allotment | None, *, replace: bool = True) -> None:
-        """Validate the listed keys against these shares of a slack instead of bounds, until their next model (semantics 6.2).
-
-        Attributes that it does not speak of keep their bounds. With ``replace`` other keys lose the slack they had.
-        """
-        real, slack = self.state.real, self.layout.slack
-        if replace:
-            real[:, slack] = NO_SLACK
-        if allotment is None:
-            return
-        listed = zip(*(column.to_pylist() for column in allotment.keys), strict=True)
-        keys = list(listed) if allotment.keys else [()]
-        ids = [(i, self.state.ids[key]) for i, key in enumerate(keys) if key in self.state.ids]
-        for a, name in enumerate(self.spec.schema.modelled_names):
-            if name in allotment.bounds:
-                for i, row in ids:
-                    real[row, slack.start + a] = allotment.bounds[name][i]
-
     def _bind(self, rows: IntArray, keys: tuple[pa.Array, ...]) -> None:
         """Enter what is allotted to the keys of these rows."""
         state, layout, n = self.state, self.layout, len(rows)
@@ -369,31 +334,6 @@ class Validator:
                 state.carried = state.carried.take(pa.array(stay))
         return len(gone) - len(stay)
 
-    def state_of(self, key: Key) -> KeyState:
-        """What is known of a key (a tuple of its values); an error if nothing is."""
-        state = self.state
-        if key not in state.ids:
-            raise ValidatorError(f"validator: nothing is known of key {key!r}")
-        row = state.ids[key]
-        carried = tuple(column[row].as_py() for column in state.carried.columns)
-        return KeyState(key, state.whole[row].copy(), state.real[row].copy(), carried)
-
-    def restore(self, kept: KeyState) -> None:
-        """Take what :meth:`state_of` gave, in place of what is known of that key. What is allotted here now holds for it."""
-        state, mine = self.state, self._unmodelled_schema
-        if len(kept.real) != self.layout.size or len(kept.unmodelled) != len(mine):
-            raise ValidatorError(
-                f"validator: the state of key {kept.key!r} is of another stream or another model: expected {self.layout.size} "
-                f"numbers and {len(mine)} unmodelled attributes, got {len(kept.real)} and {len(kept.unmodelled)}"
-            )
-        (row,) = self._ids([kept.key])
-        state.whole[row], state.real[row] = kept.whole, kept.real
-        if state.allotted is not None or state.tightened is not None:
-            self._bind(np.array([row]), self.columns([kept.key]))
-        if len(mine):
-            values = [pa.array([value], one.type) for value, one in zip(kept.unmodelled, mine, strict=True)]
-            self._carry(pa.table(values, schema=mine), np.array([row]), np.array([0]))
-
     def adopt(self, other: Validator, keys: list[Key]) -> None:
         """Know of these keys what another validator of the same stream does, and nothing of those that it does not know.
 
@@ -451,22 +391,6 @@ _KINDS = {
     "not_finite": checks.NOT_FINITE,
     "repaired": checks.REPAIR,
 }
-
-
-def pack(kept: KeyState) -> bytes:
-    """A key's state as bytes, for a state store."""
-    parts = (_VERSION, kept.key, kept.whole.tobytes(), kept.real.tobytes(), kept.unmodelled)
-    return pickle.dumps(parts, protocol=5)
-
-
-def unpack(data: bytes) -> KeyState:
-    """The state that :func:`pack` made bytes of."""
-    version, key, whole, real, unmodelled = unpickled(data)
-    if version != _VERSION:
-        raise ValidatorError(
-            f"validator: state of version {version}, expected {_VERSION}; start from a new checkpoint"
-        )
-    return KeyState(key, np.frombuffer(whole, np.int64), np.frombuffer(real, np.float64), unmodelled)
 
 
 @lru_cache(16)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pulse.core.errors import PulseError
 from pulse.core.unpickling import unpickled
 
-VERSION = 3
+VERSION = 4
 _HEADER = struct.Struct("<IQI")
 
 

@@ -204,17 +204,6 @@ def test_a_coefficient_that_is_no_number_spoils_the_tuple() -> None:
     assert check([0, 1], [1, 1], slope=np.inf)[0] == [(0, NOT_FINITE), (1, NOT_FINITE)]
 
 
-def test_slack_stands_in_for_the_bound_until_the_next_model() -> None:
-    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
-    check([0], [5], state=state)
-    state[1][:, layout.slack] = 10.0
-    assert check([1, 2], [14, -4], state=state)[0] == []
-    assert check([3], [15.5], state=state)[0] == [(0, VIOLATED)]
-    assert check([4], [17], state=state)[0] == [(0, VIOLATED)]  # the bound again
-    state[1][:, layout.slack] = 0.25  # a result is near: closer than the bound
-    assert check([5], [17.5], state=state)[0] == [(0, VIOLATED)]
-
-
 def test_a_bound_that_was_tightened_holds_for_what_is_known_already() -> None:
     state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
     check([0, 1], [5, 5.75], state=state)

@@ -22,8 +22,8 @@ from pulse.runtime.predictive_packing import (
 def test_state_of_another_version_is_refused() -> None:
     kept = pack_state({"a": np.arange(3)})
     assert unpack_state(kept)["a"].tolist() == [0, 1, 2]
-    with pytest.raises(StateError, match="state of version 4, expected 3: start the job on a new checkpoint"):
-        unpack_state(b"\x04" + kept[1:])
+    with pytest.raises(StateError, match="state of version 5, expected 4: start the job on a new checkpoint"):
+        unpack_state(b"\x05" + kept[1:])
 
 
 def test_classes_that_are_no_more_are_refused_by_name() -> None:

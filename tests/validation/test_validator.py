@@ -21,7 +21,7 @@ from pulse.kernels.validate import CHANGED, EXPIRED, FIRST, REPAIR, VIOLATED
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.validation.allotment import Allotment
-from pulse.validation.validator import Counts, Pushed, Validator, ValidatorError, pack, unpack
+from pulse.validation.validator import Counts, Pushed, Validator
 from tests import naive
 from tests.strategies import TupleStream, tuple_streams
 
@@ -272,21 +272,20 @@ def test_batches_make_no_difference(case) -> None:
 
 
 @given(cases())
-def test_a_key_alone_with_its_state_kept_as_bytes(case) -> None:
+def test_keys_do_not_depend_on_each_other(case) -> None:
     spec, table, cuts = case
     whole, _ = push_all(spec, table, [0, table.num_rows])
-    expected, kept = ruling(whole), {}
+    expected = ruling(whole)
+    validators: dict[str, Validator] = {}
     pushes: dict[str, list[Pushed]] = {}
     for begin, end in itertools.pairwise(cuts):
         part = table.slice(begin, end - begin)
         for key in dict.fromkeys(part.column("k").to_pylist()):
-            mine = Validator(spec)
-            if key in kept:
-                mine.restore(unpack(kept[key]))
+            mine = pickle.loads(pickle.dumps(validators.get(key, Validator(spec))))
             pushes.setdefault(key, []).append(mine.push(part.filter(pa.compute.equal(part.column("k"), key))))
-            kept[key] = pack(mine.state_of((key,)))
-    for key, mine_ in pushes.items():
-        assert ruling(mine_).get(key) == expected.get(key)
+            validators[key] = mine
+    for key, some in pushes.items():
+        assert ruling(some).get(key) == expected.get(key)
 
 
 # -- case by case -----------------------------------------------------------------------------------------
@@ -441,20 +440,6 @@ def test_unconstrained_means_validated() -> None:
     assert pushed.updates.err["x"].tolist() == [math.inf]
 
 
-def test_slack_until_the_next_model() -> None:
-    mine = validator(error=1.0)
-    mine.push(tuples([0, 0], [5, 5], k=["a", "b"]))
-    mine.slack(Allotment("S", (pa.array(["a", "z"]),), {"x": np.array([20.0, 1.0])}, {}))
-    pushed = mine.push(tuples([1, 1], [20, 20], k=["a", "b"]))
-    assert pushed.updates.keys[0].to_pylist() == ["b"]
-    assert mine.push(tuples([2, 3, 4], [26, 26.5, 28])).kinds.tolist() == [VIOLATED, VIOLATED]
-    mine.slack(Allotment("S", (pa.array(["b"]),), {"x": np.array([7.0])}, {}))
-    mine.slack(Allotment("S", (pa.array(["a"]),), {"x": np.array([7.0])}, {}), replace=False)
-    assert mine.push(tuples([5, 5], [30, 25], k=["a", "b"])).counts.validated == 2
-    mine.slack(None)
-    assert mine.push(tuples([6, 6], [30, 25], k=["a", "b"])).counts.violated == 2
-
-
 def test_forgetting() -> None:
     mine = validator(horizon=10)
     mine.push(tuples([0, 5, 30], [1, 2, 3], k=["a", "b", "c"]))
@@ -472,29 +457,16 @@ def test_forgetting_keeps_the_others_attributes() -> None:
     mine = Validator(PredictSpec.of(schema("step", u="string"), horizon=10, error=1))
     mine.push(tuples([0, 30], [1, 1], k=["a", "b"], u=["p", "q"]))
     assert mine.forget(EPOCH + 20 * SECOND) == 1
-    assert mine.state_of(("b",)).unmodelled == ("q",)
+    assert mine.state.carried.column("u").to_pylist() == ["q"]
     assert mine.push(tuples([31], [1], k=["b"], u=["q"])).counts.validated == 1
 
 
-def test_state_of_another_stream_is_refused() -> None:
-    mine = validator("linear", "step")
-    with pytest.raises(ValidatorError, match="nothing is known of key"):
-        mine.state_of(("a",))
-    other = validator("step")
-    other.push(tuples([0], [1]))
-    with pytest.raises(ValidatorError, match="another stream"):
-        mine.restore(other.state_of(("a",)))
-    stale = pickle.dumps((0, ("a",), b"", b"", ()))
-    with pytest.raises(ValidatorError, match="version 0"):
-        unpack(stale)
-
-
-def test_restored_keys_get_what_is_allotted_now() -> None:
+def test_adopted_keys_get_what_is_allotted_now() -> None:
     old = validator(error=1.0)
     old.push(tuples([0], [5]))
     new = validator(error=1.0)
     new.allot(Allotment("S", (pa.array(["a"]),), {"x": np.array([0.25])}, {}))
-    new.restore(unpack(pack(old.state_of(("a",)))))
+    new.adopt(old, [("a",)])
     assert new.push(tuples([1], [5.5])).counts.violated == 1
 
 
