@@ -16,10 +16,11 @@ from pulse.core.arrays import FloatArray
 from pulse.core.expression import Comparison, Expression
 from pulse.kernels.extrema import bounds
 from pulse.operators.relation import Relation
+from pulse.validation.margin_curves import distance_level
 from pulse.validation.matching import least
 from pulse.validation.needs import Needs
 from pulse.validation.sensitivity import Errors, Forward
-from pulse.validation.slack import Note, distance_level, margins, shares_of_margin
+from pulse.validation.slack import Note, margins, shares_of_margin
 from pulse.validation.splits import Split
 
 

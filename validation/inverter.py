@@ -6,7 +6,7 @@ needs those of its inputs follow, operator by operator:
 
 ========== =======================================================================================================
 project    through names as they are (*translations*); through expressions by their forward rules and the split
-           (:mod:`~pulse.validation.sensitivity`)
+           (:mod:`~pulse.validation.sensitivity`, :mod:`~pulse.validation.shares`)
 filter     passed on where a key has results. The predicate's columns (*inferences*) get a share of its margin, the slack
            where there is no result and the depth where there is one, or of the query's tolerance where that is larger
            (:mod:`~pulse.validation.inferences`)
@@ -55,7 +55,8 @@ from pulse.validation.inferences import Tolerance, decision_shares
 from pulse.validation.matching import least, mirrored, pick, positions
 from pulse.validation.needs import Needs, smaller
 from pulse.validation.restlessness import Restlessness
-from pulse.validation.sensitivity import Forward, shares
+from pulse.validation.sensitivity import Forward
+from pulse.validation.shares import shares
 from pulse.validation.splits import Split, get
 
 Evaluate = Callable[[Node], Relation]

@@ -29,8 +29,8 @@ from pulse.core.expression import (
 )
 from pulse.operators.filter import Filter
 from pulse.operators.relation import Relation
-from pulse.validation.slack import allot_slack, margins, slack
-from pulse.validation.splits import get
+from pulse.validation.slack import margins, shares_of_margin, slack
+from pulse.validation.splits import Split, equi, get
 from tests.plan.interpreting import value
 from tests.validation.streams import START, Stream, streams
 
@@ -150,6 +150,14 @@ def test_two_that_pass_each_other() -> None:
         (Comparison("<", Function("distance", (X, Constant(0), Constant(0), Constant(0))), Constant(0)), both)
     )
     assert slack(one.relation(), near) == pytest.approx([6.0])
+
+
+def allot_slack(relation: Relation, predicate: Expression, split: Split = equi) -> dict[str, Any]:
+    """Per row the share of each modelled attribute of the slack; infinite where the row has a result."""
+    found = margins(relation, predicate)
+    holds, _ = found.by_row(len(relation))
+    budget = np.where(holds[found.forward.row], np.inf, found.amount)
+    return shares_of_margin(found, budget, len(relation), split, {})
 
 
 @given(
