@@ -13,7 +13,7 @@ import pyarrow as pa
 from pulse.core.schema import StreamSchema
 from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_turns import BEFORE_ALL, listed
-from pulse.stream.accents import Accent, AlterData, Control, Punctuation
+from pulse.stream.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.log import AccentLog
 
 
@@ -36,7 +36,7 @@ def checked(
     for one in controls:
         hears.check(one, schema)
     names = (*hears.attributes, *moved)
-    if all(_alters(one) for one in controls):
+    if all(is_alteration(one) for one in controls):
         return _all_at_once(controls, f"stream {hears.stream}", schema, names, near, altered)
     return _one_by_one(controls, f"stream {hears.stream}", schema, names, near, altered)
 
@@ -100,11 +100,7 @@ def _one_by_one(
     return found
 
 
-def _alters(control: Control) -> bool:
-    return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
-
-
 def _alike(near: Accent, one: Accent) -> bool:
     """Whether both alter one attribute at one instant."""
     same = near.position == one.position and near.attribute == one.attribute
-    return same and _alters(near) and _alters(one)
+    return same and is_alteration(near) and is_alteration(one)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pulse.core.expression import columns_of
 from pulse.core.schema import StreamSchema
 from pulse.plan.accented import accented
-from pulse.stream.accents import Accent, AccentError, AlterData, Control, DropAttribute
+from pulse.stream.accents import Accent, AccentError, Control, DropAttribute, is_alteration
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 from pulse.stream.log import AccentLog, UnsupportedAccentError, kind_of
 from pulse.stream.policy import Policy
@@ -77,7 +77,7 @@ class Hears:
                 raise AccentError(
                     f"{control}: '{name}' is {types[name]}, expected a {kind_of(types[name])}, got a {values.kind}"
                 )
-        if isinstance(control, Accent) and isinstance(control.primitive, AlterData):
+        if is_alteration(control):
             for name, why in self.fixed:
                 if name == control.attribute:
                     raise UnsupportedAccentError(f"{control}: '{name}' cannot be altered in this job: {why}")

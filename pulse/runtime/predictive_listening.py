@@ -23,7 +23,15 @@ from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
-from pulse.stream.accents import Accent, AccentError, AddAttribute, AlterData, Control, Punctuation
+from pulse.stream.accents import (
+    Accent,
+    AccentError,
+    AddAttribute,
+    AlterData,
+    Control,
+    Punctuation,
+    is_alteration,
+)
 from pulse.stream.affine import Affine
 from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.raw import Move, coming
@@ -129,7 +137,7 @@ class Listening:
             if not altered.isdisjoint(one.description.attributes):
                 return True
             spoken |= one.description.attributes
-            if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
+            if is_alteration(one):
                 if one.attribute in told or one.attribute in spoken:
                     return True
                 altered.add(one.attribute)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from pulse.core.elements import ControlElement
 from pulse.core.errors import PulseError
@@ -236,6 +236,11 @@ _FIELDS = {
     "alter": {"alpha", "beta", "weight"},
     "punctuation": set[str](),
 }
+
+
+def is_alteration(control: Control) -> TypeGuard[Accent]:
+    """Whether it is an accent that alters data."""
+    return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
 
 
 def control_from_json(value: Any, *, position: int = 0, times: Collection[str] = ()) -> Control:

@@ -30,6 +30,7 @@ from pulse.stream.accents import (
     Control,
     DropAttribute,
     control_from_json,
+    is_alteration,
 )
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description, Domain
@@ -107,20 +108,19 @@ class AccentLog:
     @property
     def coming(self) -> frozenset[str]:
         """The attributes that are added or dropped."""
-        return frozenset(one.attribute for one in self.accents if not _is_alteration(one))
+        return frozenset(one.attribute for one in self.accents if not is_alteration(one))
 
     @property
     def entangled(self) -> bool:
         """Whether some description speaks of what is altered: then accents are not independent of each other."""
-        altered = {one.attribute for one in self.accents if _is_alteration(one)}
+        altered = {one.attribute for one in self.accents if is_alteration(one)}
         return any(one.description.attributes & altered for one in self.controls)
 
     def needs_tuples(self, schema: StreamSchema) -> bool:
         """Whether only the tuples tell which of them an accent speaks of, or can be undone: segments cannot."""
         told = {*schema.key_names, schema.time, *schema.unmodelled_names}
         return any(
-            one.description.attributes - told
-            or (isinstance(one, Accent) and _is_alteration(one) and one.attribute in told)
+            one.description.attributes - told or (is_alteration(one) and one.attribute in told)
             for one in self.controls
         )
 
@@ -154,8 +154,8 @@ class AccentLog:
         added = added_first(self.accents)
         here = Existence.of([name for name in known if name not in added])
         # Where nothing comes or goes, an alteration fits if all it speaks of is there; who does not fit is asked in full.
-        stays = set(known) if all(_is_alteration(one) for one in self.controls) else set[str]()
-        moved = {*altered, *(one.attribute for one in self.accents if _is_alteration(one))}
+        stays = set(known) if all(is_alteration(one) for one in self.controls) else set[str]()
+        moved = {*altered, *(one.attribute for one in self.accents if is_alteration(one))}
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
@@ -198,7 +198,7 @@ class AccentLog:
         for one in self.accents:
             begins = isinstance(one.primitive, AddAttribute)
             known = one.attribute in found or not begins  # what is added first was never before
-            if known and one.attribute in schema.modelled_names and not _is_alteration(one):
+            if known and one.attribute in schema.modelled_names and not is_alteration(one):
                 map = Affine("1/2") if begins else Affine(2)
                 found.setdefault(one.attribute, []).append(Alteration(one.position, one.description, map))
         return {name: Steps.of(own, time=schema.time) for name, own in found.items()}
@@ -287,10 +287,6 @@ def _since(control: Control, time: str) -> Control:
     return replace(control, description=control.description.simplified(later))
 
 
-def _is_alteration(control: Control) -> bool:
-    return isinstance(control, Accent) and isinstance(control.primitive, AlterData)
-
-
 def added_first(accents: Iterable[Accent]) -> set[str]:
     """Attributes whose first accent adds them: at the beginning they are not there."""
     first: dict[str, Accent] = {}
@@ -368,7 +364,7 @@ def _check_doubles(controls: Iterable[Control], lines: Iterable[str]) -> None:
     """No alteration twice, and none that contradicts another: of one instant and attribute, about the same rows."""
     together: dict[tuple[int, str], list[tuple[Accent, str]]] = {}
     for one, line in zip(controls, lines, strict=True):
-        if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
+        if is_alteration(one):
             together.setdefault((one.position, one.attribute), []).append((one, line))
     for group in together.values():
         for (one, line), (other, before) in _overlapping(group):

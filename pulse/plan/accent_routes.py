@@ -1,0 +1,73 @@
+"""Alter data that passes a plan straight: as it is, whatever came before and whatever values its description names.
+
+Then one of a kind is sent through the plan's operators, and all others of its kind take the same route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pulse.plan.accent_operators import Abort, every_operator, operator_of
+from pulse.plan.derived import described
+from pulse.plan.nodes import Node
+from pulse.stream.accents import Accent, AlterData, Control
+from pulse.stream.affine import Affine
+from pulse.stream.description import Description
+from pulse.stream.policy import Policy
+from pulse.stream.state import Mode
+from pulse.stream.steps import Alteration
+from pulse.stream.values import ValueSet
+
+Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
+"""What an alteration becomes: attributes of the answer, their maps, and by what names its description speaks of rows there."""
+
+
+def straight(
+    plan: Node, controls: Iterable[tuple[str, Control]], policies: Mapping[str, Policy], mode: Mode
+) -> tuple[tuple[str, Alteration], ...] | None:
+    """All alterations of the answer by controls of streams, if every one of these passes straight; None if any does not.
+
+    A kind is an attribute, a map and what is compared. An output that followed every alteration so far follows the next one by
+    its own map: maps of an expression compose as those of its inputs.
+    """
+    routes: dict[tuple[str, str, Affine, frozenset[str]], Route | None] = {}
+    found: list[tuple[str, Alteration]] = []
+    for name, control in controls:
+        if not isinstance(control, Accent) or not isinstance(control.primitive, AlterData):
+            return None
+        if policies[name].choice(control) == "exception":
+            return None
+        said = control.description
+        key = name, control.attribute, control.primitive.alpha, said.attributes
+        if key not in routes:
+            routes[key] = route(plan, *key, mode)
+        way = routes[key]
+        if way is None:
+            return None
+        found += [(out, Alteration(control.position, described(said, names), map)) for out, map, names in way]
+    return tuple(found)
+
+
+def route(
+    plan: Node, stream: str, attribute: str, alpha: Affine, said: frozenset[str], mode: Mode = "accumulate"
+) -> Route | None:
+    """What alter data of one kind becomes, if it passes the plan as it is whatever came before; ``said``: what it compares."""
+    marks = {name: ValueSet.of(i) for i, name in enumerate(sorted(said))}
+    probe = Accent.of(Description.where(**marks), AlterData(attribute, alpha))
+    root = operator_of(plan, {}, mode)
+    try:
+        out = root.push(stream, probe, None)
+    except Abort:
+        return None
+    if not all(one.straight for one in every_operator(root)):
+        return None
+    found = []
+    for one in out:
+        assert isinstance(one, Accent)
+        assert isinstance(one.primitive, AlterData)
+        boxes = one.description.boxes
+        names = {mark: name for name, mark in boxes[0]} if len(boxes) == 1 else {}
+        if set(names) != set(marks.values()):
+            return None
+        found.append((one.attribute, one.primitive.alpha, {own: names[mark] for own, mark in marks.items()}))
+    return tuple(found)

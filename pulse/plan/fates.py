@@ -1,0 +1,95 @@
+"""What becomes of an accent on its way through a query, in words for people (semantics 8.2-8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pulse.core.time import format_instant
+from pulse.plan.signatures import Handling
+from pulse.stream.accents import Accent, AddAttribute, Control, DropAttribute, is_alteration
+from pulse.stream.signature import Signature
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one operator does with an accent."""
+
+    operator: str
+    does: str
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.does}"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of one accent of a stream, operator by operator; ``aborts`` says why the query ends, if it does."""
+
+    stream: str
+    accent: Control
+    verdicts: tuple[Verdict, ...]
+    passed: tuple[Control, ...] = ()
+    aborts: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In a word. An accent that is neither passed nor held changes nothing: of an attribute that the answer does not have."""
+        if self.aborts or self.passed:
+            return "aborts" if self.aborts else "passes"
+        said = [one.does.partition(" ")[0] for one in self.verdicts]
+        return (
+            "is held" if "holds" in said or not said else "is left out" if "leaves" in said else "is absorbed"
+        )
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.stream} at {format_instant(self.accent.position)}: {self.accent} {self.outcome}"
+        yield from (f"  {one}" for one in self.verdicts)
+        if self.passed:
+            yield f"  answer: {', '.join(map(str, self.passed))}"
+
+
+def verdict_words(how: Handling, came: list[Control], out: list[Control], stays: bool) -> str:
+    """A verdict in words."""
+    if out:
+        same = [str(one) for one in came] == [str(one) for one in out]
+        return "passes it" if same else f"passes {', '.join(map(str, out))}"
+    names = {one.attribute for one in came if isinstance(one, Accent)}
+    if names and how.signature is not None and all(name in how.signature.ignored for name in names):
+        return "leaves it out: its output has no such attribute"
+    if stays:
+        return f"holds it: {how.held}"
+    if how.signature is not None and how.signature.operator == "scan" and names:
+        return _at_scan(how.signature, came, names)
+    if (
+        how.outputs is not None
+        and how.signature is not None
+        and not how.signature.accumulator.among(name for one in came for name in one.description.attributes)
+    ):
+        return "absorbs it: its output is the same in both units"
+    if all(is_alteration(one) for one in came):
+        return "holds it, and undoes it meanwhile: its output cannot say yet for which rows"
+    if all(isinstance(one, Accent) and isinstance(one.primitive, DropAttribute) for one in came):
+        return "holds it: other rows behind its output have it still"
+    return "absorbs it"
+
+
+def _at_scan(signature: Signature, came: list[Control], names: set[str]) -> str:
+    """What a scan does with an accent that it does not pass."""
+    if any(isinstance(one, Accent) and isinstance(one.primitive, AddAttribute) for one in came):
+        return "absorbs it: what is modelled begins with it"
+    if all(name in signature.absorbed for name in names):
+        return "holds it for good: the fit undid it, and the answer has it in the units of the start"
+    lost = sorted({name for one in came for name in signature.accumulator.among(one.description.attributes)})
+    if lost:
+        return (
+            f"holds it: the fit undid it, and a model cannot tell by {', '.join(lost)} for which rows; the answer stays in the "
+            "units it has until all rows are covered"
+        )
+    return "absorbs it"
+
+
+def ended(control: Control, why: str) -> str:
+    """The reason of a query that ends at a control."""
+    return f"query: ends at {format_instant(control.position)}: {why}; what it gave for earlier times stays"
