@@ -26,9 +26,10 @@ from pulse.runtime.undoing import Undoing
 from pulse.store.accents import log_from, unknown
 from pulse.store.model import Model
 from pulse.store.stored import Stored
+from pulse.stream.accent_fit import UnsupportedAccentError
 from pulse.stream.accents import AccentError
 from pulse.stream.description import Domain
-from pulse.stream.log import AccentLog, UnsupportedAccentError
+from pulse.stream.log import AccentLog
 from pulse.stream.plan_of_rows import AbortedError
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode

@@ -12,9 +12,10 @@ import pyarrow as pa
 from pulse.core.expression import columns_of
 from pulse.core.schema import StreamSchema
 from pulse.plan.accented import accented
+from pulse.stream.accent_fit import UnsupportedAccentError, kind_of
 from pulse.stream.accents import Accent, AccentError, Control, DropAttribute, is_alteration
 from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
-from pulse.stream.log import AccentLog, UnsupportedAccentError, kind_of
+from pulse.stream.log import AccentLog
 from pulse.stream.policy import Policy
 
 if TYPE_CHECKING:

@@ -12,28 +12,25 @@ the time that the instant says already is left out: ``t >= '2013-10-08'`` at 201
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from pulse.core.errors import PulseError, TimestampError
-from pulse.core.schema import Role, StreamSchema
-from pulse.core.time import format_instant, parse_instant
+from pulse.core.errors import PulseError
+from pulse.core.schema import StreamSchema
+from pulse.stream.accent_fit import UnsupportedAccentError, check_doubles, check_fit
 from pulse.stream.accents import (
     Accent,
     AccentError,
     AddAttribute,
     AlterData,
     Control,
-    DropAttribute,
-    control_from_json,
     is_alteration,
 )
 from pulse.stream.affine import Affine
-from pulse.stream.description import Description, Domain
+from pulse.stream.description import Domain
+from pulse.stream.log_lines import control_of_line, control_of_object
 from pulse.stream.machine import receive
 from pulse.stream.policy import Policy
 from pulse.stream.signature import Signature
@@ -41,10 +38,6 @@ from pulse.stream.state import State
 from pulse.stream.steps import Alteration, Steps
 from pulse.stream.validity import Existence
 from pulse.stream.values import ValueSet
-
-
-class UnsupportedAccentError(AccentError):
-    """An accent that is valid, and that models and segments cannot follow."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ class AccentLog:
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.lstrip().startswith("#"):
                 place = f"{where}, line {number}"
-                found.append(_control(line.strip(), place, times))
+                found.append(control_of_line(line.strip(), place, times))
                 places.append(place)
         return cls.of(found, lines=places)
 
@@ -159,7 +152,7 @@ class AccentLog:
         found: list[Control] = []
         for control, line in zip(self.controls, self.lines, strict=True):
             try:
-                _check_fit(control, schema, raw)
+                check_fit(control, schema, raw)
                 spoken = control.description.attributes
                 if not (isinstance(control, Accent) and control.attribute in stays and spoken <= stays):
                     here = here.after(control)
@@ -167,7 +160,7 @@ class AccentLog:
                 kind = UnsupportedAccentError if isinstance(e, UnsupportedAccentError) else AccentError
                 raise kind(f"{line}: {e}") from None
             found.append(control if schema.time in moved else _since(control, schema.time))
-        _check_doubles(found, self.lines)
+        check_doubles(found, self.lines)
         return AccentLog(tuple(found), known, self.lines)
 
     def evolving(self, policy: Policy) -> AccentLog:
@@ -231,52 +224,11 @@ class AccentLog:
         listed = value.get("accents") if isinstance(value, Mapping) else value
         if not isinstance(listed, list):
             raise AccentError(f"{where}: expected a list of accents, got {value!r}")
-        found = [_from_object(one, f"{where}, accent {i}", ()) for i, one in enumerate(listed, 1)]
+        found = [control_of_object(one, f"{where}, accent {i}", ()) for i, one in enumerate(listed, 1)]
         names = value.get("attributes", []) if isinstance(value, Mapping) else []
         if not isinstance(names, list):
             raise AccentError(f"{where}: expected a list of attributes, got {names!r}")
         return replace(cls.of(found), attributes=tuple(map(str, names)))
-
-
-def _control(line: str, where: str, times: Collection[str]) -> Control:
-    if line.startswith("{"):
-        try:
-            given = json.loads(line)
-        except (ValueError, RecursionError) as e:  # no JSON, nested too deep, or a number of too many digits
-            raise AccentError(f"{where}: expected an object of JSON, got {line!r} ({e})") from None
-        return _from_object(given, where, times)
-    instant, bracket, rest = line.partition("[")
-    if not bracket or not instant.strip():
-        raise AccentError(
-            f"{where}: expected an instant and an accent, 2013-10-08 [[symbol = 'AIG', alter(price, y / 4)]], got {line!r}"
-        )
-    at = _instant(instant.strip(), where)
-    try:
-        return control_from_json(bracket + rest, position=at, times=times)
-    except PulseError as e:
-        raise AccentError(f"{where}: {e}") from None
-
-
-def _from_object(given: Any, where: str, times: Collection[str]) -> Control:
-    if not isinstance(given, dict) or ("at" not in given and "position" not in given):
-        raise AccentError(f"{where}: expected an object with the instant 'at', got {given!r}")
-    rest = {name: value for name, value in given.items() if name != "at"}
-    at = _instant(given["at"], where) if "at" in given else given["position"]
-    try:
-        return control_from_json({**rest, "position": at}, times=times)
-    except PulseError as e:
-        raise AccentError(f"{where}: {e}") from None
-
-
-def _instant(given: Any, where: str) -> int:
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
-    try:
-        return parse_instant(given)
-    except (TimestampError, TypeError, ValueError):
-        raise AccentError(
-            f"{where}: expected an instant such as 2013-10-08T09:30:00, got {given!r}"
-        ) from None
 
 
 def _since(control: Control, time: str) -> Control:
@@ -294,113 +246,3 @@ def added_first(accents: Iterable[Accent]) -> set[str]:
         if not isinstance(one.primitive, AlterData):
             first.setdefault(one.attribute, one)
     return {name for name, one in first.items() if isinstance(one.primitive, AddAttribute)}
-
-
-def _check_fit(control: Control, schema: StreamSchema, raw: bool) -> None:
-    """Whether what is said is of the right kind; and, without tuples, whether segments can follow: they are told apart by keys,
-    unmodelled attributes and time, and only models have units."""
-    types = dict((*schema.key, *schema.unmodelled))
-    for name, values in (pair for box in control.description.boxes for pair in box):
-        if name in schema.modelled_names and not raw:
-            raise UnsupportedAccentError(
-                f"{control}: its description speaks of '{name}', which is modelled, and segments cannot tell such tuples within "
-                f"their error; expected keys, unmodelled attributes and the time ({', '.join((*types, schema.time))}), or fit "
-                "the tuples with these accents (fit --accents)"
-            )
-        kind = "number" if name == schema.time or name in schema.modelled_names else values.kind
-        expected = kind_of(types[name]) if name in types else kind
-        if values.kind and values.kind != expected:
-            raise AccentError(
-                f"{control}: '{name}' is {types.get(name, 'a time' if name == schema.time else 'modelled')}, "
-                f"expected a {expected}, got a {values.kind}"
-            )
-    if isinstance(control, Accent) and control.attribute in schema.names:
-        _check_primitive_fit(control, schema, raw)
-
-
-def _check_primitive_fit(accent: Accent, schema: StreamSchema, raw: bool) -> None:
-    if isinstance(accent.primitive, AlterData) and accent.primitive.weight:
-        raise UnsupportedAccentError(
-            f"{accent}: expected a map of '{accent.attribute}' alone, got one per '{accent.primitive.weight}', which is what "
-            "sums do at a shift"
-        )
-    role, types = schema.role(accent.attribute), dict((*schema.key, *schema.unmodelled))
-    if role is Role.MODELLED:
-        return
-    said = f"{accent}: '{accent.attribute}' is {_article(role)}"
-    if isinstance(accent.primitive, AlterData):
-        if not raw:
-            raise UnsupportedAccentError(
-                f"{said}; in segments only modelled attributes can be undone ({', '.join(schema.modelled_names)}); fit the "
-                "tuples with these accents (fit --accents)"
-            )
-        if role is not Role.TIME and not _is_alterable(types[accent.attribute]):
-            raise AccentError(
-                f"{said}, {types[accent.attribute]}; expected numbers, as only they can be altered"
-            )
-    if isinstance(accent.primitive, DropAttribute) and role in (Role.KEY, Role.TIME) and not raw:
-        raise UnsupportedAccentError(
-            f"{said} of the model, which it cannot be without; fit the tuples with these accents (fit --accents)"
-        )
-
-
-def _is_alterable(type_: pa.DataType) -> bool:
-    """Whether values of a type that is not modelled can be undone to others of it."""
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_timestamp(type_))
-
-
-def _article(role: Role) -> str:
-    return {"key": "a key", "time": "the time"}.get(role.value, f"an {role.value} attribute")
-
-
-def kind_of(type_: pa.DataType) -> str:
-    """What values of a type are to descriptions."""
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return "string"
-    return "boolean" if pa.types.is_boolean(type_) else "number"
-
-
-def _check_doubles(controls: Iterable[Control], lines: Iterable[str]) -> None:
-    """No alteration twice, and none that contradicts another: of one instant and attribute, about the same rows."""
-    together: dict[tuple[int, str], list[tuple[Accent, str]]] = {}
-    for one, line in zip(controls, lines, strict=True):
-        if is_alteration(one):
-            together.setdefault((one.position, one.attribute), []).append((one, line))
-    for group in together.values():
-        for (one, line), (other, before) in _overlapping(group):
-            said = f"{line}: {one} at {format_instant(one.position)}"
-            if one.primitive == other.primitive and one.description.equivalent(other.description):
-                raise AccentError(f"{said} is the same as {before}; expected every accent once")
-            raise AccentError(
-                f"{said} contradicts {before}, {other}: expected one alteration of '{one.attribute}' at an instant, "
-                "got two for the same elements; compose them into one"
-            )
-
-
-_Pair = tuple[tuple[Accent, str], tuple[Accent, str]]
-
-
-def _overlapping(group: list[tuple[Accent, str]]) -> Iterator[_Pair]:
-    """Pairs that speak of common rows; where all name values of one column, only those of the same value are compared."""
-    by_value: dict[Any, list[tuple[Accent, str]]] = {}
-    for entry in group:
-        values = _named(entry[0].description)
-        near = (
-            group[: group.index(entry)]
-            if values is None
-            else [e for v in values for e in by_value.get(v, [])]
-        )
-        if values is not None:
-            near = [*near, *by_value.get(None, [])]
-        yield from ((entry, other) for other in near if entry[0].description.overlaps(other[0].description))
-        for value in values if values is not None else (None,):
-            by_value.setdefault(value, []).append(entry)
-
-
-def _named(description: Description) -> list[Any] | None:
-    """The values of the first column that a conjunction names, if they are listed."""
-    if len(description.boxes) != 1 or not description.boxes[0]:
-        return None
-    name, values = description.boxes[0][0]
-    listed = values.kind == "string" and not values.rest and not values.null
-    return [(name, member) for member in sorted(map(str, values.members))] if listed else None

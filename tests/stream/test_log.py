@@ -9,8 +9,9 @@ import pytest
 
 from pulse.core import StreamSchema
 from pulse.core.time import parse_instant
+from pulse.stream.accent_fit import UnsupportedAccentError
 from pulse.stream.accents import AccentError, Punctuation
-from pulse.stream.log import AccentLog, UnsupportedAccentError
+from pulse.stream.log import AccentLog
 from pulse.stream.policy import Policy
 
 SCHEMA = StreamSchema.of(

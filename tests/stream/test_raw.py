@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
 from pulse.operators.undo import Undo
+from pulse.stream.accent_fit import UnsupportedAccentError
 from pulse.stream.accents import Accent, AccentError, AlterData
 from pulse.stream.affine import Affine
-from pulse.stream.log import AccentLog, UnsupportedAccentError
+from pulse.stream.log import AccentLog
 from pulse.stream.raw import raw_units
 
 SCHEMA = StreamSchema.of(
