@@ -45,9 +45,10 @@ from pulse.runtime.predictive_undoing import ROW, TupleUndoing, decoded, encoded
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
+from pulse.stream.classes import Classes
 from pulse.stream.description import Description
 from pulse.stream.raw import Move, RawUnits
-from pulse.stream.steps import Alteration, Classes, Steps
+from pulse.stream.steps import Alteration, Steps
 from pulse.stream.units import Units
 from pulse.stream.validity import Existence
 from pulse.stream.values import ValueSet

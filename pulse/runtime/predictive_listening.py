@@ -33,9 +33,10 @@ from pulse.stream.accents import (
     is_alteration,
 )
 from pulse.stream.affine import Affine
+from pulse.stream.classes import first_whole
 from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.raw import Move, coming
-from pulse.stream.steps import Alteration, first_whole
+from pulse.stream.steps import Alteration
 from pulse.stream.validity import Existence
 from pulse.validation.aside import reasoned
 from pulse.validation.validator import Validator

@@ -22,9 +22,10 @@ from pulse.core.schema import StreamSchema
 from pulse.stream.accent_fit import UnsupportedAccentError
 from pulse.stream.accents import AccentError, AddAttribute, AlterData
 from pulse.stream.affine import IDENTITY, Affine
+from pulse.stream.classes import FIRST
 from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.log import AccentLog, added_first
-from pulse.stream.steps import FIRST, Alteration, Steps
+from pulse.stream.steps import Alteration, Steps
 from pulse.stream.units import Units
 from pulse.stream.values import DEFINED, ValueSet
 

@@ -11,29 +11,26 @@ Times are whole microseconds: what holds *after* an instant begins a microsecond
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.decimals import as_doubles
 from pulse.kernels.steps import apply_steps, apply_steps_by_code
 from pulse.stream.accents import AccentError
-from pulse.stream.affine import IDENTITY, Affine
+from pulse.stream.affine import Affine
+from pulse.stream.chains import Chains
+from pulse.stream.classes import FIRST, LAST, Classes, bounded, check_kind, first_whole
 from pulse.stream.description import Description
-from pulse.stream.values import EVERYTHING, Cut, ValueSet
+from pulse.stream.values import EVERYTHING, ValueSet
 
-FIRST, _LAST = -(1 << 62), 1 << 62
 _ONLY = np.zeros(1, np.int64)  # the cells, where nothing tells rows apart
-_LAST_SEEN, _AS_COLUMN = "_last_seen", "_as_column"  # what is remembered, and not pickled
+_LAST_SEEN = "_last_seen"  # what is remembered, and not pickled
 
 
 class Alteration(NamedTuple):
@@ -50,90 +47,6 @@ class Located(NamedTuple):
     cell: IntArray
     steps: tuple[IntArray, IntArray]
     maps: tuple[FloatArray, FloatArray]
-
-
-@dataclass(frozen=True)
-class Classes:
-    """What descriptions can tell of one column's values: 0 is null, then for numbers the stretches between ``cuts``, else 1
-    for what is not mentioned and one for each of ``members``.
-
-    >>> few = Classes.of([ValueSet.of("A"), ValueSet.compare("!=", "B")])
-    >>> few.codes(pa.array(["A", "C", None, "B"])).tolist()
-    [2, 1, 0, 3]
-    """
-
-    number: bool
-    cuts: tuple[Cut, ...] = ()
-    members: tuple[str | bool, ...] = ()
-
-    @classmethod
-    def of(cls, sets: Iterable[ValueSet]) -> Classes:
-        """The classes that these sets tell apart."""
-        found = list(sets)
-        cuts = sorted({cut for one in found for cut in one.cuts})
-        members = sorted({value for one in found for value in one.members}, key=str)
-        return cls(any(one.kind == "number" for one in found), tuple(cuts), tuple(members))
-
-    def __len__(self) -> int:
-        return 2 + (len(self.cuts) if self.number else len(self.members))
-
-    def matching(self, values: ValueSet) -> npt.NDArray[np.int64]:
-        """The classes whose values are in a set."""
-        found = [0] if values.null else []
-        if self.number:
-            for low, high in values.intervals():
-                first = 1 if low is None else 2 + bisect_left(self.cuts, low)
-                last = len(self) if high is None else 2 + bisect_left(self.cuts, high)
-                found += range(first, last)
-        else:
-            named = {self._place[member] for member in values.members}
-            found += sorted(set(range(1, len(self))) - named) if values.rest else sorted(named)
-        return np.array(found, np.int64)
-
-    def _known(self, type_: pa.DataType) -> pa.Array:
-        """The members as values of a column's type; kept for the next batch."""
-        found = self.__dict__.get(_AS_COLUMN)
-        if found is None or found.type != type_:
-            found = self.__dict__[_AS_COLUMN] = pa.array(list(self.members), type_)
-        return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != _AS_COLUMN}
-
-    @cached_property
-    def _place(self) -> dict[str | bool, int]:
-        return {member: place for place, member in enumerate(self.members, 2)}
-
-    def codes(self, column: Any) -> IntArray:
-        """The class of each value."""
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            of_entries = self.codes(column.dictionary)
-            chosen = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            coded: IntArray = np.append(of_entries, 0)[chosen]
-            return coded
-        if self.number:
-            return self._numbers(column)
-        at = pc.index_in(column, self._known(column.type))
-        found: IntArray = at.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 2
-        if column.null_count:
-            found[column.is_null().to_numpy(zero_copy_only=False)] = 0
-        return found
-
-    def _numbers(self, column: pa.Array) -> IntArray:
-        null = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("us")).cast(pa.int64())
-        if pa.types.is_integer(column.type):
-            values = column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-            bounds = np.array([_bounded(first_whole(cut)) for cut in self.cuts], np.int64)
-        else:
-            values = as_doubles(column).fill_null(0.0).to_numpy(zero_copy_only=False)
-            bounds = np.array([_first_float(cut) for cut in self.cuts], np.float64)
-        found: IntArray = np.searchsorted(bounds, values, "right") + 1
-        found[null] = 0
-        return found
 
 
 @dataclass(frozen=True)
@@ -199,7 +112,7 @@ class Steps:
             return apply_steps_by_code(values, (np.zeros(len(at), np.int32), at), _ONLY, *self._all)
         if len(self.columns) == 1:
             name = self.columns[0]
-            _check_kind(name, self.classes[0], columns[name].type)
+            check_kind(name, self.classes[0], columns[name].type)
             if (coded := _codes_of(columns[name])) is not None:
                 indices, entries = coded
                 return apply_steps_by_code(values, (indices, at), self._cells(entries), *self._all)
@@ -219,7 +132,7 @@ class Steps:
     def exactly(self, columns: Mapping[str, Any], at: IntArray) -> tuple[IntArray, list[Affine]]:
         """Which of some exact maps is in force for each row at its time, in microseconds; the first changes nothing."""
         codes = self._codes(columns, len(at))
-        chains, which = _Chains(self.alterations), np.zeros(len(at), np.int64)
+        chains, which = Chains(one.map for one in self.alterations), np.zeros(len(at), np.int64)
         for code in np.unique(codes):
             steps = chains.steps(self._events_of(int(code)))
             rows = np.flatnonzero(codes == code)
@@ -231,7 +144,7 @@ class Steps:
         """A number per row for the classes of all columns together."""
         code: IntArray | None = None
         for name, kind in zip(self.columns, self.classes, strict=True):
-            _check_kind(name, kind, columns[name].type)
+            check_kind(name, kind, columns[name].type)
             own = kind.codes(columns[name])
             code = own if code is None else code * len(kind) + own
         return np.zeros(rows, np.int64) if code is None else code
@@ -280,7 +193,7 @@ class Steps:
         self, cells: Sequence[list[tuple[int, int, int]]]
     ) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
         offsets, instants, states = [0], list[int](), list[int]()
-        chains = _Chains(self.alterations)
+        chains = Chains(one.map for one in self.alterations)
         for events in cells:
             for at, state in chains.steps(events):
                 instants.append(at)
@@ -303,50 +216,6 @@ class Steps:
         return a, b
 
 
-class _Chains:
-    """Composed maps by what is in force, each composed once."""
-
-    def __init__(self, alterations: Sequence[Alteration]) -> None:
-        known: dict[Affine, int] = {}
-        self._kind = [known.setdefault(one.map, len(known)) for one in alterations]
-        self._distinct = list(known)
-        self._next: dict[tuple[int, int], int] = {}
-        self._states: dict[Affine, int] = {IDENTITY: 0}
-        self.maps = [IDENTITY]
-
-    def after(self, state: int, k: int) -> int:
-        """The state once alteration ``k`` is in force as well, after all others."""
-        key = state, self._kind[k]
-        found = self._next.get(key)
-        if found is None:
-            map = self._distinct[key[1]].after(self.maps[state])
-            found = self._next[key] = self._states.setdefault(map, len(self.maps))
-            if found == len(self.maps):
-                self.maps.append(map)
-        return found
-
-    def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-        """Instants and the state from each on, of alterations in force over ``[start, stop)``."""
-        moves = [(start, k, True) for start, _, k in events]
-        moves += [(stop, k, False) for _, stop, k in events if stop < _LAST]
-        active: list[int] = []
-        found: list[tuple[int, int]] = []
-        state = 0
-        for at, k, begins in sorted(moves, key=lambda move: (move[0], move[1])):
-            if begins and (not active or active[-1] < k):
-                active.append(k)
-                state = self.after(state, k)
-            else:
-                active = sorted({*active, k}) if begins else [one for one in active if one != k]
-                state = 0
-                for one in active:
-                    state = self.after(state, one)
-            if found and found[-1][0] == at:
-                found.pop()
-            found.append((at, state))
-        return found
-
-
 def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:
     """The codes of a column that is a dictionary, and its entries; None where it is none, or rows have no entry."""
     if not pa.types.is_dictionary(column.type) or column.null_count or not len(column):
@@ -359,41 +228,12 @@ def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:
     return np.ascontiguousarray(indices, np.int32), column.dictionary
 
 
-def _check_kind(name: str, kind: Classes, type_: pa.DataType) -> None:
-    """Whether values of a column can be what descriptions compare them with; a log may speak of columns that a schema lacks."""
-    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
-    number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-    number = number or pa.types.is_temporal(type_)
-    if (kind.cuts and not number) or (kind.members and number):
-        raise AccentError(
-            f"accents: descriptions compare '{name}' with a {'number' if kind.number else 'text'}, and its values are {type_}"
-        )
-
-
-def first_whole(cut: Cut) -> int:
-    """The first whole number behind a cut."""
-    at, after = cut
-    return math.floor(at) + 1 if after else math.ceil(at)
-
-
 def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
     """A set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
     found = []
     for low, high in times.intervals():
-        start = max(since, FIRST if low is None else _bounded(first_whole(low)))
-        stop = _LAST if high is None else _bounded(first_whole(high))
+        start = max(since, FIRST if low is None else bounded(first_whole(low)))
+        stop = LAST if high is None else bounded(first_whole(high))
         if start < stop:
             found.append((start, stop))
     return found
-
-
-def _bounded(value: int) -> int:
-    return max(FIRST, min(_LAST, value))
-
-
-def _first_float(cut: Cut) -> float:
-    """The first double behind a cut."""
-    at, after = cut
-    value = float(at)
-    exact = Fraction(value)
-    return math.nextafter(value, math.inf) if exact < at or (exact == at and after) else value
