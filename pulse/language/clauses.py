@@ -4,21 +4,17 @@ statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY 
 query     := select (UNION ALL select)*
 select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
 source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, … | moment)*
-window    := [ SIZE duration [ADVANCE duration] ]
 rule      := column = sum
-moment    := AS OF ([TIMESTAMP] text | VERSION number)
 
-Alias, window, MODEL and AS OF come in any order. Words are matched whatever their case.
+Windows, moments and bounds are in :mod:`pulse.language.amounts`. Alias, window, MODEL and AS OF come in any order. Words are matched whatever their case.
 """
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import Token, TokenType, exp
 
-from pulse.language.syntax import Amount, AsOfClause, ErrorWithin, ModelRule, Source, Statement, StreamWindow
-from pulse.language.terms import Terms
+from pulse.language.amounts import Amounts
+from pulse.language.syntax import ErrorWithin, ModelRule, Source, Statement
 
 _NOT_HERE = {
     "ORDER": "ORDER BY is not part of the language: results are tables and Spark DataFrames, order them there",
@@ -32,11 +28,9 @@ _NOT_HERE = {
     "USING": "USING is not part of the language; write on (A.key = B.key)",
 }
 _OUTER = frozenset(("LEFT", "RIGHT", "FULL", "OUTER", "NATURAL", "SEMI", "ANTI", "ASOF"))
-_ENDS = frozenset(("ERROR", "SAMPLE", "WITH", "ON", "OR"))
-_VERSION = re.compile(r"0{0,18}[1-9][0-9]{0,17}")
 
 
-class Clauses(Terms):
+class Clauses(Amounts):
     """Statements to a :class:`~pulse.language.syntax.Statement`."""
 
     def _parse_statement(self) -> exp.Expr | None:
@@ -297,110 +291,6 @@ class Clauses(Terms):
             if not (self.is_type(TokenType.COMMA) and self._rule_ahead(1)):
                 return rules
             self._advance()
-
-    # -- versions -------------------------------------------------------------------------------------------
-
-    def _as_of_ahead(self) -> bool:
-        """Whether AS OF begins here; ``as of`` before anything else gives an alias."""
-        if (self.word(), self.word(1)) != ("AS", "OF"):
-            return False
-        named = self.word(2) in ("VERSION", "TIMESTAMP") and not self.is_type(TokenType.DOT, 3)
-        kinds = TokenType.STRING, TokenType.COLON, TokenType.NUMBER
-        return named or any(self.is_type(kind, 2) for kind in kinds)
-
-    def _as_of(self) -> AsOfClause:
-        start = self._start()
-        self._advance(2)
-        if self.take_word("VERSION"):
-            return self.since(AsOfClause(version=self._version()), start)
-        self.take_word("TIMESTAMP")
-        if self.is_type(TokenType.COLON):
-            return self.since(AsOfClause(time=self.parameter()), start)
-        begin = self._start()
-        if not self._match(TokenType.STRING):
-            raise self.error(
-                f"expected a time such as '2018-01-03 10:00', or version 3, after AS OF, got {self.here()}"
-            )
-        text = self._prev.text
-        time = self.since(exp.Literal(this=text, is_string=True), begin)
-        return self.since(AsOfClause(time=time), start)
-
-    def _version(self) -> exp.Expr:
-        if self.is_type(TokenType.COLON):
-            return self.parameter()
-        start = self._start()
-        if not (self.is_type(TokenType.NUMBER) and _VERSION.fullmatch(self._curr.text)):
-            raise self.error(
-                f"expected the number of a version, from 1 on, after AS OF VERSION, got {self.here()}"
-            )
-        self._advance()
-        text = self._prev.text
-        return self.since(exp.Literal(this=text, is_string=False), start)
-
-    # -- windows, durations, bounds -------------------------------------------------------------------------
-
-    def _window(self) -> StreamWindow:
-        start = self._start()
-        self._advance()
-        if not self.take_word("SIZE"):
-            raise self.error(f"expected size, got {self.here()}: a window reads [size 10 advance 2]")
-        made = StreamWindow(size=self._duration("after SIZE"))
-        self._match(TokenType.COMMA)
-        if self.take_word("ADVANCE"):
-            made.set("advance", self._duration("after ADVANCE"))
-        self.expect(TokenType.R_BRACKET, "]", "to close the window [size … advance …]")
-        return self.since(made, start)
-
-    def _duration(self, where: str) -> exp.Expr:
-        """``10``, ``10 s``, ``'5 min'`` or ``:name``."""
-        if self.is_type(TokenType.COLON):
-            return self.parameter()
-        start = self._start()
-        if self._match(TokenType.STRING):
-            return self.since(Amount(this=self._prev.text), start)
-        amount = self._number(f"a duration such as 10 s {where}")
-        unit = self.word()
-        if unit and unit not in _ENDS and unit != "ADVANCE" and self.is_name():
-            self._advance()
-            amount += f" {self._prev.text}"
-        return self.since(Amount(this=amount), start)
-
-    def _number(self, what: str) -> str:
-        """A number's text, with its sign: what is wrong with a negative one is said by whoever reads it."""
-        sign = "-" if self._match(TokenType.DASH) else ""
-        point = "." if self._match(TokenType.DOT) else ""
-        if not self._match(TokenType.NUMBER):
-            raise self.error(f"expected {what}, got {self.here()}")
-        return f"{sign}{point}{self._prev.text}"
-
-    def _errors(self) -> list[ErrorWithin]:
-        errors: list[ErrorWithin] = []
-        while True:
-            start = self._start()
-            bound = self._bound()
-            names: list[exp.Expr] = []
-            if self.take_word("ON"):
-                names.append(self.name("an output column"))
-                while self.is_type(TokenType.COMMA) and self.is_name(1):
-                    self._advance()
-                    names.append(self.name("an output column"))
-            errors.append(self.since(ErrorWithin(this=bound, expressions=names), start))
-            if not self._match(TokenType.COMMA):
-                return errors
-
-    def _bound(self) -> exp.Expr:
-        """``0.5``, ``1%``, ``0.05% OR 0.001``, the same as text, or ``:name``."""
-        if self.is_type(TokenType.COLON):
-            return self.parameter()
-        start = self._start()
-        if self._match(TokenType.STRING):
-            return self.since(Amount(this=self._prev.text), start)
-        amount = self._number("a bound such as 1% or 0.5 after ERROR WITHIN")
-        if self._match(TokenType.MOD):
-            amount += "%"
-        if self.take_word("OR"):
-            amount += f" or {self._number('an absolute bound after OR')}"
-        return self.since(Amount(this=amount), start)
 
 
 def statements(tokens: list[Token]) -> tuple[list[Token], Token | None]:
