@@ -1,12 +1,14 @@
 """The grammar of queries::
 
 statement := [WITH name AS (query), …] query (ERROR WITHIN … | SAMPLE EVERY … | WITH POSSIBLE | moment)*
-query     := select (UNION ALL select)*
+query     := meeting (UNION ALL meeting)*
+meeting   := select (INTERSECT select)*
 select    := SELECT [items] FROM source (JOIN source [ON any])* [WHERE any] [GROUP BY column, …] [HAVING any]
 source    := ([STREAM] name | (query)) ([AS] alias | window | MODEL rule, … | moment)*
 rule      := column = sum
 
-Windows, moments and bounds are in :mod:`pulse.language.amounts`. Alias, window, MODEL and AS OF come in any order. Words are matched whatever their case.
+Windows, moments and bounds are in :mod:`pulse.language.amounts`. Alias, window, MODEL and AS OF come in any order. Words are
+matched whatever their case.
 """
 
 from __future__ import annotations
