@@ -14,8 +14,6 @@ short the pieces. Pieces with ``hi <= lo`` (points too) have no measure and are 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -32,10 +30,9 @@ from pulse.kernels._jit import (
     device,
     kernel,
 )
-from pulse.kernels.exact import dd_add, dd_add_float
-from pulse.kernels.polynomial import horner1, integral_row
+from pulse.kernels.polynomial import horner1
 from pulse.kernels.status import NOT_FINITE, OK, UNCOVERED
-from pulse.kernels.timeline import MICROSECONDS, meets
+from pulse.kernels.timeline import MICROSECONDS
 from pulse.kernels.window import (
     BEGIN,
     BEGIN_REST,
@@ -72,34 +69,6 @@ def _keep(value, values, status, p):
     fine = abs(value) <= LARGEST
     values[p] = value if fine else 0.0
     status[p] = OK if fine else NOT_FINITE
-
-
-@kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, OUT1, OUT1, OUT1, OUT_INT1)
-def _prefix_integrals(ref, lo, hi, c, offsets, high, low, own, run):
-    number = -1
-    for g in range(offsets.shape[0] - 1):
-        previous = -1
-        number += 1
-        h, e = 0.0, 0.0
-        for i in range(offsets[g], offsets[g + 1]):
-            own[i] = 0.0
-            if hi[i] > lo[i]:
-                if previous >= 0 and not meets(ref[previous], hi[previous], ref[i], lo[i]):
-                    number += 1
-                    h, e = 0.0, 0.0
-                previous = i
-                own[i] = integral_row(c, i, c.shape[1], lo[i], hi[i])
-            run[i] = number
-            high[i], low[i] = h, e
-            h, e = dd_add_float(h, e, own[i])
-
-
-@kernel(IN1, IN1, IN1, IN_INT1, IN_INT1, OUT1)
-def _span_integrals(high, low, own, first, last, out):
-    for m in range(first.shape[0]):
-        a, b = first[m], last[m]
-        h, e = dd_add_float(high[b], low[b], own[b])
-        out[m], _ = dd_add(h, e, -high[a], -low[a])
 
 
 @kernel(IN_INT1, IN1, IN1, IN2, IN_INT1, INT, OUT_INT1, OUT_INT2, OUT2, OUT2)
@@ -163,47 +132,6 @@ def _first_descent(times, offsets):
             if times[i] < times[i - 1]:
                 return i
     return -1
-
-
-class Prefix(NamedTuple):
-    """Running integrals per piece, all of length ``n``.
-
-    ``high + low`` (a double-double) is the integral from the start of the piece's run to the start of the
-    piece, ``own`` that of the piece itself, so ``high + low + own`` that to its end. ``run`` numbers the runs
-    of all groups upwards.
-    """
-
-    high: Array
-    low: Array
-    own: Array
-    run: Ints
-
-
-def prefix_integrals(ref: Ints, lo: Array, hi: Array, c: Array, offsets: Ints) -> Prefix:
-    """Running integrals of each group's runs; pieces without length get ``own = 0`` and the run they lie in or after.
-
-    >>> zero = np.zeros(3, np.int64)
-    >>> prefix_integrals(zero, [0.0, 1.0, 5.0], [1.0, 3.0, 6.0], [[1.0], [2.0], [3.0]], [0, 3])[2:]
-    (array([1., 4., 3.]), array([0, 0, 1]))
-    """
-    ref, lo, hi, c, offsets = _pieces(ref, lo, hi, c, offsets)
-    n = len(ref)
-    prefix = Prefix(np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64))
-    _prefix_integrals(ref, lo, hi, c, offsets, *prefix)
-    return prefix
-
-
-def span_integrals(prefix: Prefix, first: Ints, last: Ints) -> Array:
-    """Integral over the whole pieces ``first … last`` (inclusive, within one run), for any number of such spans."""
-    first, last = _integers(first, "first"), _integers(last, "last")
-    n = len(prefix.run)
-    if first.shape != last.shape or ((first < 0) | (first > last) | (last >= n)).any():
-        raise ValueError(f"spans: expected 0 <= first <= last < {n}, pairwise")
-    if (prefix.run[first] != prefix.run[last]).any():
-        raise ValueError("spans: expected first and last in the same run")
-    out = np.empty(len(first))
-    _span_integrals(prefix.high, prefix.low, prefix.own, first, last, out)
-    return out
 
 
 def window_integral(

@@ -146,15 +146,6 @@ def _derivative(c, out):
             out[i, j - 1] = j * c[i, j]
 
 
-@kernel(IN2, OUT2)
-def _antiderivative(c, out):
-    n, k = c.shape
-    for i in range(n):
-        out[i, 0] = 0.0
-        for j in range(k):
-            out[i, j + 1] = c[i, j] / (j + 1)
-
-
 @kernel(IN2, IN1, IN1, OUT1)
 def _integrate(c, lo, hi, out):
     n, k = c.shape
@@ -178,17 +169,6 @@ def _multiply(a, b, out):
         for j in range(a.shape[1]):
             for m in range(b.shape[1]):
                 out[i, j + m] += a[i, j] * b[i, m]
-
-
-@kernel(IN2, IN1, IN1, OUT2)
-def _compose_affine(c, scale, offset, out):
-    n, k = c.shape
-    for i in range(n):
-        shift_row(c, i, k, offset[i], out, i)
-        power = 1.0
-        for j in range(1, k):
-            power *= scale[i]
-            out[i, j] *= power
 
 
 def evaluate(c: Array, t: Array | float) -> Array:
@@ -232,14 +212,6 @@ def derivative(c: Array) -> Array:
     return out
 
 
-def antiderivative(c: Array) -> Array:
-    """Antiderivatives that are zero at the reference: one coefficient more."""
-    c = _batch(c)
-    out = np.empty((len(c), c.shape[1] + 1))
-    _antiderivative(c, out)
-    return out
-
-
 def integrate(c: Array, lo: Array | float, hi: Array | float) -> Array:
     """Integral of each polynomial from its ``lo`` to its ``hi``.
 
@@ -279,14 +251,6 @@ def multiply(a: Array, b: Array) -> Array:
     a, b = _same_length(a, b)
     out = np.zeros((len(a), a.shape[1] + b.shape[1] - 1))
     _multiply(a, b, out)
-    return out
-
-
-def compose_affine(c: Array, scale: Array | float, offset: Array | float) -> Array:
-    """The polynomials ``t -> c(scale * t + offset)``."""
-    c = _batch(c)
-    out = np.empty_like(c)
-    _compose_affine(c, _per_row(scale, len(c)), _per_row(offset, len(c)), out)
     return out
 
 

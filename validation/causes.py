@@ -1,7 +1,6 @@
 """Questions about lineage (semantics 1.5): which inputs caused a result, which results an input caused.
 
-Both ask a table of result segments with its ``lineage`` column. A cause that many rows share is written once in the packed
-form, which is also how the column is best stored.
+Both ask a table of result segments with its ``lineage`` column.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import IntArray
-from pulse.core.errors import PulseError, unknown_column
+from pulse.core.errors import PulseError
 from pulse.core.schema import LINEAGE
 from pulse.operators.lineage import Lineage
 
@@ -69,36 +68,3 @@ def effects(results: pa.Table | pa.RecordBatch, segment_id: int, *, key: str | N
         chosen &= pc.equal(lineage.table.field("key"), key).fill_null(False).to_numpy(zero_copy_only=False)
     of_row = np.repeat(np.arange(len(lineage)), np.diff(lineage.offsets))
     return np.unique(of_row[chosen[lineage.entries]])
-
-
-def pack_lineage(results: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The results with ``lineage`` as lists of numbers, and the table of causes that they number, each once.
-
-    >>> rows = pa.table({"lineage": pa.array([[{"segment_id": 7, "key": "a", "ref": 0, "lo": 0.0, "hi": 1.0}]] * 2, LINEAGE)})
-    >>> packed, causes = pack_lineage(rows)
-    >>> packed.column("lineage").to_pylist(), len(causes)
-    ([[0], [0]], 1)
-    """
-    lists = _lineage(results)
-    lineage = Lineage.of(lists)
-    used, entries = np.unique(lineage.entries, return_inverse=True)
-    table = pa.Table.from_struct_array(lineage.table.take(pa.array(used)))
-    numbers = pa.ListArray.from_arrays(
-        pa.array(lineage.offsets.astype(np.int32)), pa.array(entries.astype(np.int32))
-    )
-    at = results.schema.names.index("lineage")
-    return results.set_column(at, "lineage", numbers), table
-
-
-def unpack_lineage(packed: pa.Table, causes: pa.Table) -> pa.Table:
-    """What :func:`pack_lineage` was given, the causes of each row in the order of the table."""
-    if "lineage" not in packed.schema.names:
-        raise unknown_column("lineage", packed.schema.names, "packed results")
-    column = packed.column("lineage").combine_chunks()
-    column = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
-    table = causes.select([field.name for field in LINEAGE.value_type]).to_struct_array()
-    table = table.combine_chunks() if isinstance(table, pa.ChunkedArray) else table
-    offsets = column.offsets
-    values = table.take(column.values)
-    lists = pa.ListArray.from_arrays(offsets, values).cast(LINEAGE)
-    return packed.set_column(packed.schema.names.index("lineage"), "lineage", lists)

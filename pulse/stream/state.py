@@ -66,15 +66,6 @@ class Side:
             for path, where in cells.items()
         )
 
-    def to_first(self) -> tuple[Rule, ...]:
-        """What brings its rows from their units to first ones, in which a selection's constants and windows are."""
-        weights = self.units.weights
-        return tuple(
-            Rule(name, where, map, weights.get(name, ""))
-            for name, cells in self.units.inverse.cells.items()
-            for map, where in cells.items()
-        )
-
 
 @dataclass(frozen=True)
 class Step:

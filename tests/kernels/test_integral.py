@@ -130,16 +130,16 @@ def test_window_pieces_equal_exact_integrals_and_name_their_causes(rows, size):
 def test_window_pieces_cover_just_the_complete_windows(rows, size):
     _, _, lo, hi, *_ = integral.window_integral(*arrays([rows]), size)
     covered = sum(hi - lo)
-    prefix = integral.prefix_integrals(*arrays([rows]))
-    expected = 0.0
-    for run in np.unique(prefix.run):
-        members = [r for r, number in zip(rows, prefix.run, strict=True) if number == run and r[2] > r[1]]
-        if members:
-            start, end = (
-                naive.seconds(members[0][0], members[0][1]),
-                naive.seconds(members[-1][0], members[-1][2]),
-            )
-            expected += max(float(end - start) - size / SECOND, 0.0)
+    expected, runs = 0.0, list[list[Fraction]]()
+    for ref, begin, end, _ in rows:
+        if end > begin:
+            start, stop = naive.seconds(ref, begin), naive.seconds(ref, end)
+            if runs and abs(start - runs[-1][1]) <= Fraction(1, SECOND):
+                runs[-1][1] = stop
+            else:
+                runs.append([start, stop])
+    for start, stop in runs:
+        expected += max(float(stop - start) - size / SECOND, 0.0)
     assert covered == pytest.approx(expected, rel=1e-9, abs=1e-6 * len(rows))
 
 
@@ -175,10 +175,7 @@ def test_a_year_of_ten_second_windows_keeps_its_digits():
     starts = NOON + length * np.arange(n)
     level = 1e6 + np.sin(np.arange(n))
     pieces = (starts, np.zeros(n), np.full(n, length / SECOND), level[:, None], np.array([0, n]))
-    prefix = integral.prefix_integrals(*pieces)
     exact = sum((Fraction(x) * Fraction(length, SECOND) for x in level[-3:]), Fraction(0))
-    found = integral.span_integrals(prefix, [n - 3], [n - 1])[0]
-    assert abs(Fraction(found) - exact) <= exact * Fraction(1, 10**15)
     values, _ = integral.window_integral_at(*pieces, 3 * length, starts[-1:] + length, [0, 1])
     assert abs(Fraction(values[0]) - exact) <= exact * Fraction(1, 10**15)
 
@@ -190,26 +187,6 @@ def test_a_short_window_in_a_long_piece_keeps_its_digits():
     found = sum(Fraction(x) * s**j for j, x in enumerate(c[0]))
     expected = naive.window_integral(rows, naive.seconds(ref[0], 0.0) + s, Fraction(1, SECOND))
     assert abs(found - expected) <= 1e-14 * abs(expected)
-
-
-@given(piecewise(max_pieces=12))
-def test_prefixes_equal_exact_sums(rows):
-    prefix = integral.prefix_integrals(*arrays([rows]))
-    total, end, run = Fraction(0), None, 0
-    for i, (ref, lo, hi, c) in enumerate(rows):
-        if hi > lo:
-            if end is not None and abs(naive.seconds(ref, lo) - end) > Fraction(1, SECOND):
-                total, run = Fraction(0), run + 1
-            end = naive.seconds(ref, hi)
-        own = naive.polynomial_integral(c, Fraction(lo), Fraction(hi))
-        largest = sum(abs(x) * max(abs(lo), abs(hi)) ** j for j, x in enumerate(c))
-        assert prefix.run[i] == run
-        assert abs(Fraction(prefix.own[i]) - own) <= 1e-14 * largest * (hi - lo) + 1e-300
-        found = Fraction(prefix.high[i]) + Fraction(prefix.low[i])
-        assert abs(found - total) <= Fraction(1, 10**29) * sum(
-            abs(Fraction(x)) for x in prefix.own[: i + 1]
-        ) + Fraction(1e-300)
-        total += Fraction(prefix.own[i])
 
 
 def test_what_is_not_finite_stays_where_it_is():
@@ -243,7 +220,6 @@ def test_scipy_agrees():
 def test_empty_inputs():
     nothing = arrays([])
     assert len(integral.window_integral(*nothing, 5)[1]) == 0
-    assert len(integral.prefix_integrals(*nothing).run) == 0
     values, status = integral.window_integral_at(*arrays([[], []]), 5, [1, 2], [0, 1, 2])
     assert values.tolist() == [0.0, 0.0]
     assert status.tolist() == [UNCOVERED] * 2
@@ -272,12 +248,3 @@ def test_wrong_arguments_are_named(change, message):
     } | change  # fmt: skip
     with pytest.raises(ValueError, match=message):
         integral.window_integral_at(*arguments.values())
-
-
-def test_spans_stay_within_runs():
-    rows = [(0, 0.0, 1.0, [1.0]), (5 * SECOND, 0.0, 1.0, [1.0])]
-    prefix = integral.prefix_integrals(*arrays([rows]))
-    with pytest.raises(ValueError, match="same run"):
-        integral.span_integrals(prefix, [0], [1])
-    with pytest.raises(ValueError, match="first <= last"):
-        integral.span_integrals(prefix, [1], [0])

@@ -165,9 +165,6 @@ def test_select() -> None:
         .units.forward(Description.parse("s = 2 and t < 212"))
         .equivalent(Description.parse("s = 2 and t < 100"))
     )
-    assert [(r.attribute, str(r.description), str(r.map)) for r in feed.state.sides[0].to_first()] == [
-        ("t", "s = 2", "y * 9/5 + 32")
-    ]
     assert [(str(d), v) for d, v in feed.state.thresholds("t", 212)] == [("s = 2", 100)]
     assert feed("[[s = 2, drop(t)]]") == [
         "select on t: cannot go on after [[s = 2, drop(t)]] on 't': the operator cannot do without 't'"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulse.core.schema import LINEAGE
 from pulse.operators.lineage import Lineage
 from pulse.plan.nodes import Window
-from pulse.validation.causes import LineageError, causes, effects, pack_lineage, unpack_lineage
+from pulse.validation.causes import LineageError, causes, effects
 from tests.validation.streams import SECOND, Stream, scan
 
 
@@ -48,19 +46,6 @@ def test_what_cannot_be_answered_is_said() -> None:
         causes(pa.table({"x": [1]}))
     with pytest.raises(LineageError, match="expected a row of the 1 results, got 4"):
         causes(results([1]), 4)
-
-
-@given(st.lists(st.lists(st.integers(0, 9), unique=True, max_size=5), max_size=8))
-def test_packing_forgets_nothing(lists: list[list[int]]) -> None:
-    table = results(*lists)
-    packed, once = pack_lineage(table)
-    assert len(once) == len({i for ids in lists for i in ids})
-    back = unpack_lineage(packed, once).column("lineage").to_pylist()
-    key = lambda one: one["segment_id"]  # noqa: E731
-    assert [sorted(a, key=key) for a in back] == [
-        sorted(a, key=key) for a in table.column("lineage").to_pylist()
-    ]
-    assert pack_lineage(unpack_lineage(packed, once))[0].equals(packed)
 
 
 def test_through_a_window_of_a_real_plan() -> None:
