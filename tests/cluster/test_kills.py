@@ -17,7 +17,7 @@ from pulse.runtime.sinks import read_changes
 from tests.cluster.gates import Gate, GatedParquet, executor_of, worker_of
 from tests.cluster.standalone import Cluster
 from tests.runtime import asking, test_modelling
-from tests.runtime.test_predictive import MACD, final, in_process, ran, rows, tick_job, ticks
+from tests.runtime.jobs import MACD, final, in_process, ran, rows, tick_job, ticks
 
 KILLS = pytest.mark.parametrize("victim", [executor_of, worker_of], ids=["executor", "worker"])
 Victim = Callable[[Cluster], Callable[[str], int]]

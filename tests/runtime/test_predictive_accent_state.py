@@ -14,8 +14,8 @@ from pulse.runtime.predictive_accents import LAYOUT, AccentStateError, Follower
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.sources import predictor_of
-from tests.runtime.test_predictive import arrive
-from tests.runtime.test_predictive_accents import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
+from tests.runtime.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
+from tests.runtime.jobs import arrive
 
 OLDER: dict[str, Callable[[dict[str, Any]], None]] = {
     "before it had a name": lambda kept: kept["beside"].update(accents=kept["beside"]["accents"][1:]),

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from pulse.runtime.predictive_job import read_job
 from pulse.runtime.sinks import read_changes
-from tests.runtime.test_predictive import FILTER, MACD, arrive, final, in_process, ran, rows, tick_job, ticks
+from tests.runtime.jobs import FILTER, MACD, arrive, final, in_process, ran, rows, tick_job, ticks
 
 FULL = bool(os.environ.get("PULSE_FULL"))
 LONGEST = 240.0  # seconds that a loaded machine may take to come to the moment

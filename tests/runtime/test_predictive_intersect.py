@@ -16,8 +16,8 @@ from pulse.operators.changelog import apply_changes
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.sinks import read_changes
-from tests.runtime.test_predictive import final, ran
-from tests.runtime.test_predictive_accents import SECOND, files
+from tests.runtime.accented_jobs import SECOND, files
+from tests.runtime.jobs import final, ran
 
 SYMBOLS = ("a", "b")
 BOTH = "select {} from S intersect select {} from R"

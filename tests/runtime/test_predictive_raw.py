@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.time import format_instant
-from pulse.runtime.predictive_job import Job, job_of
+from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import predictor_of
 from pulse.stream.accents import Accent
 from pulse.stream.units import Units
+from tests.runtime.accented_jobs import Run, at, close, cut, marked
 from tests.runtime.asking import local
-from tests.runtime.test_predictive import final
-from tests.runtime.test_predictive_accents import SECOND, Run, close, cut, marked
+from tests.runtime.jobs import final, job_on, of_files
 
 QUERY = "select s, price, size from S"
 COLUMNS = {
@@ -35,10 +35,6 @@ COLUMNS = {
     "accent": "string",
 }
 ROUND = 1 << 20  # values are whole parts of it, so that doubles undo exactly
-
-
-def at(second: float) -> int:
-    return int(second * SECOND)
 
 
 def feed(seconds: int = 24, keys: int = 2) -> list[dict[str, Any]]:
@@ -71,9 +67,7 @@ def recorded(rows: list[dict[str, Any]], said: list[tuple[int, str]]) -> list[di
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 and isinstance(value, int) else float(value)
-    return value
+    return float(value) if isinstance(value, Fraction) else value
 
 
 def table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -111,27 +105,10 @@ def in_rows(rows: list[dict[str, Any]], now: pa.Table, said: list[tuple[int, str
 
 
 def raw_job(folder: Path, accents: str | None, query: str = QUERY, **more: Any) -> Job:
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "s",
-        "time": "t",
-        "model": {"price": "step", "size": "step"},
-        "keep": ["n"],
-        "columns": COLUMNS,
-        "error": 0,
-        "horizon": "3 s",
-        "options": {"maxFilesPerTrigger": 1},
-        **({} if accents is None else {"accents": accents}),
-        **more.pop("stream", {}),
-    }
-    values = {
-        "query": query,
-        "buckets": 3,
-        "streams": {"S": stream},
-        "sink": {"kind": "parquet", "path": "out"},
-    }
-    return job_of({**values, **more}, folder=folder)
+    model = {"price": "step", "size": "step"}
+    stream = of_files(key="s", model=model, keep=["n"], columns=COLUMNS, error=0, horizon="3 s")
+    told = {} if accents is None else {"accents": accents}
+    return job_on(folder, query, {"S": {**stream, **told, **more.pop("stream", {})}}, **more)
 
 
 @pytest.fixture(scope="module")

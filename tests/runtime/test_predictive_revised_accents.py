@@ -18,8 +18,8 @@ from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_parcels import Packer, unpacked_table
 from pulse.runtime.sinks import read_changes
 from pulse.validation.corrections import PAIR
-from tests.runtime.test_predictive import aside, ran
-from tests.runtime.test_predictive_accents import EVERY, PLAIN, SECOND, close, files, held, the_job
+from tests.runtime.accented_jobs import EVERY, PLAIN, SECOND, close, files, held, the_job
+from tests.runtime.jobs import aside, ran
 
 MAPS: dict[str, Callable[[float], float]] = {
     "y * 9/5 + 32": lambda y: y * 9 / 5 + 32,

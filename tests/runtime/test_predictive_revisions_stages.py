@@ -26,7 +26,7 @@ from pulse.runtime.sinks import Silent, numbered, read_changes
 from pulse.runtime.sources import batches, predictor_of
 from pulse.runtime.spread import coalesced
 from pulse.validation.corrections import PAIR, replacements
-from tests.runtime.test_predictive import (
+from tests.runtime.jobs import (
     FIG_1,
     FILTER,
     MACD,
@@ -39,7 +39,7 @@ from tests.runtime.test_predictive import (
     ran,
     tick_job,
 )
-from tests.runtime.test_predictive_state import dealt
+from tests.runtime.stages import dealt
 from tests.runtime.test_spread import FOLLOWING, MOVING, fleet
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -14,14 +11,13 @@ import pytest
 from pulse.runtime import predictive_rows, predictive_state
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_kept import keep, kept_before
-from pulse.runtime.predictive_packing import pack_state, unpack_state
-from pulse.runtime.predictive_parcels import Packer, unpacked_table
+from pulse.runtime.predictive_parcels import unpacked_table
 from pulse.runtime.predictive_rows import ASIDE, BOUNDS, CHANGES
 from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import batches, predictor_of
-from tests.runtime.test_predictive import (
+from tests.runtime.jobs import (
     FIG_1,
     FILTER,
     MACD,
@@ -33,45 +29,7 @@ from tests.runtime.test_predictive import (
     tick_job,
     ticks,
 )
-
-
-def dealt(tables: dict[str, pa.Table], keys: str, buckets: int) -> pd.DataFrame:
-    """Parcels of a batch's tuples, as Spark would hand them on."""
-    rows = []
-    for stream, table in tables.items():
-        n = table.num_rows
-        place = np.array([hash_of(key) % buckets for key in table.column(keys).to_pylist()], np.int32)
-        whole = table.append_column("_place", pa.array(place))
-        whole = whole.append_column("_modified", pa.array([7] * n, pa.int64()))
-        whole = whole.append_column("_origin", pa.array(["file:/a"] * n))
-        whole = whole.append_column("_block", pa.array([0] * n, pa.int64()))
-        for batch in Packer(stream)(iter(whole.combine_chunks().to_batches(max_chunksize=50))):
-            rows += batch.to_pylist()
-    return pd.DataFrame(rows)
-
-
-def hash_of(key: object) -> int:
-    return sum(map(ord, str(key)))
-
-
-class Places:
-    """The places of one stateful operator: what is kept of each goes through bytes after every batch."""
-
-    def __init__(self, processor: Any) -> None:
-        self.processor = pickle.loads(pickle.dumps(processor))
-        self.kept: dict[int, bytes] = {}
-
-    def take(self, frame: pd.DataFrame) -> pd.DataFrame:
-        out: list[dict[str, Any]] = []
-        for place, rows in frame.groupby("place"):
-            before = self.kept.get(int(place))
-            kept, more = self.processor.work(
-                int(place), None if before is None else unpack_state(before), iter([rows])
-            )
-            if kept is not None:
-                self.kept[int(place)] = pack_state(kept)
-            out += more
-        return pd.DataFrame(out)
+from tests.runtime.stages import Places, dealt
 
 
 def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> pa.Table:

@@ -10,7 +10,7 @@ from pulse.core.time import format_instant
 from pulse.runtime.predictive_turns import FEW
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sources import predictor_of
-from tests.runtime.test_predictive_accents import (
+from tests.runtime.accented_jobs import (
     ACCENT,
     PLAIN,
     SECOND,

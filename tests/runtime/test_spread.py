@@ -22,8 +22,8 @@ from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import newest, predictor_of
 from pulse.runtime.spread import Spread, coalesced
-from tests.runtime.test_predictive import FIG_1, NEAR, arrive, final, object_job, tick_job, ticks
-from tests.runtime.test_predictive_state import Places, dealt
+from tests.runtime.jobs import FIG_1, NEAR, arrive, final, object_job, tick_job, ticks
+from tests.runtime.stages import Places, dealt
 
 MOVING = (
     "select R.id as one, Q.id as other from O as R MODEL R.x = R.x + R.vx * t, R.y = R.y + R.vy * t "
