@@ -142,9 +142,8 @@ def test_attributes_of_the_data_that_the_model_lacks_are_no_error():
 
 
 def test_other_instants_and_other_rows_are_no_contradiction():
-    read(
-        SPLIT, SPLIT.replace("AIG", "IBM"), SPLIT.replace("10-08", "10-09"), SPLIT.replace("price", "size")
-    ).checked(SCHEMA)
+    others = [SPLIT.replace(*one) for one in (("AIG", "IBM"), ("10-08", "10-09"), ("price", "size"))]
+    assert len(read(SPLIT, *others).checked(SCHEMA)) == 4
 
 
 def test_a_file_that_is_none(tmp_path):
