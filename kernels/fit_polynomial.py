@@ -1,8 +1,8 @@
 """Greedy fits of polynomials of degree 2 to 5 with a certified bound on the value (semantics 2.1, 2.2).
 
 From its start a segment is extended by doubling the number of intervals, then by bisection. Each trial fits every attribute
-by least squares in shifted Chebyshev polynomials, reweighted a few times towards the smallest largest deviation (Lawson
-1961), and is accepted only after it has been verified *exactly*: on an interval the deviation is a polynomial, and its extremes
+by least squares, reweighted a few times towards the smallest largest deviation (:mod:`pulse.kernels.least_squares`), and is
+accepted only after it has been verified *exactly*: on an interval the deviation is a polynomial, and its extremes
 are found. What a fit misses costs length, never truth. Deviations are measured in units of the interval's bound, so for any
 weights with sum 1 their weighted root mean square is a lower bound of the best largest one: above 1 no polynomial of
 this degree can do, and the trial ends at once.
@@ -29,6 +29,7 @@ from pulse.kernels.fit import (
     IntArray,
 )
 from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RUN, SAMPLES, Intervals
+from pulse.kernels.least_squares import AT, BOUND, VALUE, WEIGHT, accumulate, solve
 from pulse.kernels.polynomial import horner, integral_row, magnitude, shift_row
 from pulse.kernels.reach import EPS, tolerance
 from pulse.kernels.status import OK
@@ -39,12 +40,9 @@ LOOK_AHEAD = 4096  # intervals in one segment: bounds the scratch, and what an o
 _LAWSON_STEPS = 6
 _RESOLUTION = 5  # the search ends when it knows a segment's length to one part in 2**5
 _POINTS = 3  # instants per coefficient at which a fit on few intervals is asked
-_SINGULAR = 1e-13  # of a diagonal element: below it a basis function says nothing new about these instants
 
 # Columns of w, a row per attribute: what was asked, the kind of truth, what is known of the segment, and its model.
 _REL, _FLOOR, _TRUTH, _DEVIATION, _DRIFT, _DELTA, _WEIGHT, _SIZE, _MODEL = range(9)
-# Rows of the scratch: instants in [0, 1], true values less the first one, bounds, weights.
-_S, _Y, _E, _WEIGHTS = range(4)
 
 
 @step
@@ -89,81 +87,17 @@ def _sample(t, v, index, w, a, j, n, points):
         # A line begins where the one before it ended.
         for i in range(1 if kind == LINEAR and m > j else 0, parts + 1):
             part = i / parts if parts > 0 else 0.0
-            points[_S, count] = (x0 + part * (x1 - x0)) / length
-            points[_Y, count] = (y0 - base) + part * (y1 - y0)
-            points[_E, count] = e
+            points[AT, count] = (x0 + part * (x1 - x0)) / length
+            points[VALUE, count] = (y0 - base) + part * (y1 - y0)
+            points[BOUND, count] = e
             count += 1
     unit = largest if largest > 0.0 else 1.0
     for i in range(count):
-        points[_Y, i] /= unit
+        points[VALUE, i] /= unit
         # Where no deviation is allowed the truth should still weigh no more than the rest can bear.
-        points[_E, i] = max(points[_E, i] / unit, 1e-6)
-        points[_WEIGHTS, i] = 1.0 / count
+        points[BOUND, i] = max(points[BOUND, i] / unit, 1e-6)
+        points[WEIGHT, i] = 1.0 / count
     return count, unit
-
-
-@step
-def _accumulate(points, count, k, row, solution, sums, reweigh):
-    """Sums of the normal equations over the points: moments of the basis, then its products with the values.
-
-    With ``reweigh`` the weights are first multiplied by the deviations (Lawson); returns the root mean square of these
-    under the old weights, and the largest, in units of the bound.
-    """
-    r = 2 * k - 1
-    for i in range(r + k):
-        sums[i] = 0.0
-    total, squares, largest = 0.0, 0.0, 0.0
-    row[0] = 1.0
-    for p in range(count):
-        u = 2.0 * points[_S, p] - 1.0
-        row[1] = u
-        for i in range(2, r):
-            row[i] = 2.0 * u * row[i - 1] - row[i - 2]
-        y, e, weight = points[_Y, p], points[_E, p], points[_WEIGHTS, p]
-        if reweigh:
-            value = -y
-            for i in range(k):
-                value += solution[i] * row[i]
-            value = abs(value) / e
-            largest = max(largest, value)
-            total += weight
-            squares += weight * value * value
-            weight *= value
-            points[_WEIGHTS, p] = weight
-        weight /= e * e
-        for i in range(r):
-            sums[i] += weight * row[i]
-        for i in range(k):
-            sums[r + i] += weight * y * row[i]
-    return np.sqrt(squares / total) if total > 0.0 else 0.0, largest
-
-
-@step
-def _solve(sums, k, gram, out):
-    """Solve the normal equations (Cholesky; the right side is column ``k``) into ``out``; what adds nothing gets 0."""
-    for i in range(k):
-        for m in range(i + 1):
-            gram[i, m] = 0.5 * (sums[i + m] + sums[i - m])  # T_i T_m = (T_(i+m) + T_(i-m)) / 2
-        gram[i, k] = sums[2 * k - 1 + i]
-    for i in range(k):
-        diagonal = gram[i, i]
-        for m in range(i):
-            gram[i, i] -= gram[i, m] * gram[i, m]
-        keep = gram[i, i] > _SINGULAR * diagonal
-        root = np.sqrt(gram[i, i]) if keep else 0.0
-        gram[i, i] = root
-        for r in range(i + 1, k):
-            for m in range(i):
-                gram[r, i] -= gram[r, m] * gram[i, m]
-            gram[r, i] = gram[r, i] / root if keep else 0.0
-        for m in range(i):
-            gram[i, k] -= gram[i, m] * gram[m, k]
-        gram[i, k] = gram[i, k] / root if keep else 0.0
-    for i in range(k - 1, -1, -1):
-        value = gram[i, k]
-        for r in range(i + 1, k):
-            value -= gram[r, i] * out[r]
-        out[i] = value / gram[i, i] if gram[i, i] > 0.0 else 0.0
 
 
 @step
@@ -194,15 +128,15 @@ def _fit_attribute(t, v, index, w, a, j, n, scratch):
     row = table[-1]
     count, unit = _sample(t, v, index, w, a, j, n, points)
     k = min(w.shape[1] - _MODEL, count)
-    _accumulate(points, count, k, row, solution, sums, False)
-    _solve(sums, k, gram, solution)
+    accumulate(points, count, k, row, solution, sums, False)
+    solve(sums, k, gram, solution)
     for _ in range(_LAWSON_STEPS):
-        mean, largest = _accumulate(points, count, k, row, solution, sums, True)
+        mean, largest = accumulate(points, count, k, row, solution, sums, True)
         if not mean <= 1.0 + 1e-9:
             return False
         if largest <= 0.9 or mean >= 0.98 * largest:
             break
-        _solve(sums, k, gram, solution)
+        solve(sums, k, gram, solution)
     length = (t[index[j + n - 1, 1]] - t[index[j, 0]]) / MICROSECONDS
     for i in range(k):
         solution[i] *= unit
