@@ -17,12 +17,11 @@ from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
 from pulse.runtime.sources import predictor_of
-from tests.runtime.accented_jobs import Run, close, cut, files
+from tests.runtime.accented_jobs import Run, at, close, cut, files
 from tests.runtime.jobs import arrive, aside, final, ran
 from tests.runtime.stages import staged
 from tests.runtime.test_predictive_raw import (
     KINDS,
-    at,
     confirmed,
     feed,
     fitted,
