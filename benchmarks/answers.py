@@ -41,14 +41,12 @@ def judged_above(found: Relation, wider: Relation, tuples: Tuples, level: float)
     truth = tuples.x > level
     row = row_at(found, tuples.id, tuples.t)
     given = row >= 0
-    _check_certainty(found, wider, row, row_at(wider, tuples.id, tuples.t), truth)
+    _check_certainty(found, row, row_at(wider, tuples.id, tuples.t), truth)
     off = _checked_values(found, "x", row[given], tuples.t[given], tuples.x[given])
     return _selected(given, truth, float(found.err["x"].max(initial=0.0)), off)
 
 
-def _check_certainty(
-    found: Relation, wider: Relation, row: IntArray, wide: IntArray, truth: BoolArray
-) -> None:
+def _check_certainty(found: Relation, row: IntArray, wide: IntArray, truth: BoolArray) -> None:
     certain = np.append(found.certainty, 0)[row] == CERTAIN  # the last stands for no row, -1
     if (certain & ~truth).any():
         raise ValueError(f"{int((certain & ~truth).sum())} tuples are certain and wrong")
@@ -126,7 +124,7 @@ def judged_near(found: Relation, wider: Relation, left: Objects, right: Objects,
     others = np.tile(np.arange(k), int(shown.sum()))
     row, wide = (_pair_row(one, ids, others, t) for one in (found, wider))
     given = row >= 0
-    _check_certainty(found, wider, row, wide, truth)
+    _check_certainty(found, row, wide, truth)
     off = {
         name: _checked_values(found, name, row[given], t[given], np.repeat(seen[shown], k)[given])
         for name, seen in (("R.x", mine.x), ("R.y", mine.y))

@@ -17,8 +17,8 @@ from pulse.kernels.timeline import seconds_between
 Integers = npt.NDArray[np.int64]
 
 
-@kernel(IN_INT1, IN1, IN1, IN2, IN_INT2, OUT1, OUT2)
-def _surround(ref, lo, hi, box, spans, end, hulls):
+@kernel(IN_INT1, IN1, IN2, IN_INT2, OUT1, OUT2)
+def _surround(ref, hi, box, spans, end, hulls):
     for s in range(spans.shape[0]):
         first = spans[s, 0]
         latest = hi[first]
@@ -62,5 +62,5 @@ def hulls(tracks: Tracks, size: int) -> tuple[Tracks, Integers, Integers]:
     begin = offsets[group] + size * place
     spans = np.stack((begin, np.minimum(begin + size, offsets[group + 1])), axis=1)
     end, boxes = np.empty(len(spans)), np.empty((len(spans), 4))
-    _surround(ref, lo, hi, box, spans, end, boxes)
+    _surround(ref, hi, box, spans, end, boxes)
     return Tracks(ref[begin], lo[begin], end, np.arange(len(spans) + 1), boxes), spans, group

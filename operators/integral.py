@@ -37,7 +37,7 @@ class Integral(WindowFunction):
         offsets, ref, lo, hi, c, head, tail = window_integral(
             rows.ref, rows.lo, rows.hi, rows.models[self.argument], rows.offsets, self.size
         )
-        err = self._errors(rows, offsets, lo, hi, head, tail)
+        err = self._errors(rows, lo, head, tail)
         if self.function == "avg":
             c, err = c / (self.size / 1e6), err / (self.size / 1e6)
         made = replace(
@@ -62,15 +62,7 @@ class Integral(WindowFunction):
             )
         return made
 
-    def _errors(
-        self,
-        rows: Relation,
-        offsets: IntArray,
-        lo: FloatArray,
-        hi: FloatArray,
-        head: IntArray,
-        tail: IntArray,
-    ) -> FloatArray:
+    def _errors(self, rows: Relation, lo: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
         """Bounds of the integral, one per piece."""
         err = rows.err[self.argument]
         if not err.any():

@@ -46,8 +46,7 @@ class Project:
             err={name: done.err[source] for name, source in sources.items()},
             drift={name: done.drift[source] for name, source in sources.items() if source in done.drift},
             unmodelled={
-                name: done.unmodelled[self._name(done, outputs[name])]
-                for name in self.columns.unmodelled_names
+                name: done.unmodelled[self._name(outputs[name])] for name in self.columns.unmodelled_names
             },
         )
 
@@ -60,6 +59,6 @@ class Project:
         return relation.keys[relation.columns.key_names.index(expression.name)]
 
     @staticmethod
-    def _name(relation: Relation, expression: Expression) -> str:
+    def _name(expression: Expression) -> str:
         assert isinstance(expression, Column)
         return expression.name

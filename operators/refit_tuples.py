@@ -66,7 +66,7 @@ def correct(
     applied, reasons = ledger.apply(revisions, finite)
     before = np.arange(n)
     before = before[np.argsort(instant[:n], kind="stable")]
-    after = ledger.after(applied)
+    after = ledger.after()
     change = (
         changes(both.select(schema.unmodelled_names), schema) if schema.unmodelled else np.zeros(0, np.int64)
     )
@@ -180,7 +180,7 @@ class _Ledger:
         applied[list(reasons)] = False
         return applied, reasons
 
-    def after(self, applied: BoolArray) -> IntArray:
+    def after(self) -> IntArray:
         """The rows recorded now, by key, time and place."""
         rows = np.flatnonzero(self.alive)
         return rows[np.lexsort((self.place[rows], self.instant[rows]))]

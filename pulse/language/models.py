@@ -10,7 +10,6 @@ import re
 
 from sqlglot import exp
 
-from pulse.core.columns import Columns
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed, Expression, Parameter
 from pulse.core.schema import Role
 from pulse.language.errors import known, wrong
@@ -21,7 +20,7 @@ from pulse.language.syntax import ModelRule
 _TIMES_T = re.compile(r"(.+)t(\d?)", re.IGNORECASE | re.DOTALL)
 
 
-def bind_models(rules: list[ModelRule], scope: Scope, stored: Columns) -> tuple[tuple[str, Expression], ...]:
+def bind_models(rules: list[ModelRule], scope: Scope) -> tuple[tuple[str, Expression], ...]:
     """The rules of one stream, the only source of ``scope``, by the attribute's own name."""
     binder = _RuleBinder(scope, "a MODEL clause")
     made: dict[str, Expression] = {}

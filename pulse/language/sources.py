@@ -100,7 +100,7 @@ def _scan(source: Source, context: Context, alias_node: exp.Expr | None) -> Boun
     bound = Bound(alias, scan, _scanned(scan))
     rules = source.args.get("models") or []
     if rules:
-        scan = replace(scan, models=bind_models(rules, Scope(context, (bound,)), stored))
+        scan = replace(scan, models=bind_models(rules, Scope(context, (bound,))))
         bound = Bound(alias, scan, _scanned(scan))
     return bound
 

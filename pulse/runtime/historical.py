@@ -106,15 +106,13 @@ def _on_units(job: Job, fragment: Fragment, units: tuple[Unit, ...], to: To) -> 
 
 def _on_parcels(job: Job, fragment: Fragment, to: To) -> Work:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, received in itertools.groupby(
-            _received(batches, job, fragment), key=lambda parcel: parcel.place
-        ):
+        for _, received in itertools.groupby(_received(batches, fragment), key=lambda parcel: parcel.place):
             yield from _sent(run_on_parcels(job, fragment, list(received), to))
 
     return work
 
 
-def _received(batches: Iterator[pa.RecordBatch], job: Job, fragment: Fragment) -> Iterator[Parcel]:
+def _received(batches: Iterator[pa.RecordBatch], fragment: Fragment) -> Iterator[Parcel]:
     columns = [leaf.columns for leaf in fragment.inputs]
     for batch in batches:
         places, arcs = batch.column("place").to_pylist(), batch.column("arc").to_pylist()
