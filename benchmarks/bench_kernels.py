@@ -59,9 +59,8 @@ def test_roots(benchmark: Any, degree: int, contender: str) -> None:
         else:
             real = [np.sort(r.real[(abs(r.imag) < 1e-9) & (r.real >= 0) & (r.real <= 1)]) for r in found]
             sets = np.concatenate(real), _offsets([len(r) for r in real])
-        judged = sets_of_numbers(
-            sets, truth, rounding=1e-6
-        )  # roots that nearly meet are known to half the digits
+        # Roots that nearly meet are known to half the digits.
+        judged = sets_of_numbers(sets, truth, rounding=1e-6)
         assert min(judged.precision, judged.recall) > 0.999
         return judged
 

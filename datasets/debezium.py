@@ -57,9 +57,8 @@ def from_events(
     rows = np.repeat(np.arange(len(op)), 2)
     is_old = np.tile([True, False], len(op))
     wanted = np.where(is_old, takes_old[rows], takes_new[rows])
-    wanted = np.where(
-        good[rows], wanted, is_old == old[rows]
-    )  # of an event that is set aside, the row it has
+    # Of an event that is set aside, the row it has.
+    wanted = np.where(good[rows], wanted, is_old == old[rows])
     kinds = np.where(is_old, np.where(takes_new[rows], "-U", "-D"), np.where(takes_old[rows], "+U", "+I"))
     some = np.flatnonzero(wanted)
     table = _interleaved(events, schema, rows[some], is_old[some])

@@ -33,9 +33,8 @@ class Format(ABC):
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     truths: ClassVar[Mapping[str, str]] = {}  # the truth (semantics 2.2) that its attributes usually have
-    set_aside: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # reasons of filters: rows removed for them a fit keeps beside its model
+    # Reasons of filters: rows removed for them a fit keeps beside its model.
+    set_aside: ClassVar[frozenset[str]] = frozenset()
 
     key: tuple[str, ...] = ()
     time: str | None = None

@@ -206,10 +206,8 @@ def _grid(extent: Extent) -> tuple[FloatArray, FloatArray]:
     mesh = np.meshgrid(np.linspace(south, north, _GRID), np.linspace(west, east, _GRID))
     lat, lon = mesh[0].ravel(), mesh[1].ravel()
     if np.isfinite(radius):
-        (lat_0, lon_0), angle = (
-            extent.centre(),
-            1.01 * radius / _EARTH,
-        )  # a little further: the Earth is no sphere
+        # A little further: the Earth is no sphere.
+        (lat_0, lon_0), angle = extent.centre(), 1.01 * radius / _EARTH
         inside = _metres((lat_0, lon_0), lat, lon) <= radius
         heading = np.linspace(0, 2 * np.pi, 4 * _GRID)
         sine = np.sin(np.radians(lat_0)) * np.cos(angle) + np.cos(np.radians(lat_0)) * np.sin(angle) * np.cos(

@@ -74,9 +74,8 @@ class _Play:
         self.by_time = np.argsort(self.times, kind="stable")
         self.came: list[dict[str, Any]] = []
         self.at: dict[tuple[Any, ...], list[int]] = {}  # of what came, by identity
-        self.place: dict[
-            int, int
-        ] = {}  # of what came, among those of its instant; of what was given, its row
+        # Of what came, among those of its instant; of what was given, its row.
+        self.place: dict[int, int] = {}
         self.gone: set[int] = set()
         self.log: list[tuple[int, list[tuple[str, int]]]] = []  # event time; kind and row of each line
         self.wrong = 0

@@ -276,9 +276,8 @@ def _measure(t, v, index, w, a, j, n, scratch):
         size = magnitude(model, 0, k, x1) + max(abs(y0), abs(y1))
         w[a, _SIZE] = max(w[a, _SIZE], size)
         w[a, _DELTA] += integral_row(model, 0, k, x0, x1) - 0.5 * (y0 + y1) * h
-        if (
-            not exact
-        ):  # rounding of the integral, of the sum so far, and of the instant at which the truth jumps
+        # Rounding of the integral, of the sum so far, and of the instant at which the truth jumps.
+        if not exact:
             w[a, _WEIGHT] += size * h + abs(w[a, _DELTA]) + abs(y0 - before) * x0
         before = y1
         ends = max(abs(delta), abs(w[a, _DELTA]))

@@ -80,9 +80,8 @@ def _kept(real, g, a, size, value, x, seconds, rule):
     off = value - model
     old, before = real[g, base + _SEEN * n], abs(real[g, base + _RESIDUAL * n])
     bent = sag(real, g, a * k, k, x, seconds) if k > _TWO else 0.0
-    if (
-        truth == LINEAR
-    ):  # where the truth is smallest the tolerance is too, so that what holds there holds at the tuple
+    # Where the truth is smallest the tolerance is too, so that what holds there holds at the tuple.
+    if truth == LINEAR:
         apart = max(before, abs(off)) + bent
         kept = apart <= tolerance(real, g, base, n, limit, least(old, value))
     else:

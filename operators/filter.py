@@ -59,9 +59,8 @@ class Filter:
         if 2 * len(mixed) > len(relation):
             return None
         least = np.uint8(POSSIBLE if self.possible else LIKELY)
-        row = np.flatnonzero(
-            codes - least <= CERTAIN - least
-        )  # unsigned: what is less, and UNDECIDED, comes out large
+        # Unsigned: what is less, and UNDECIDED, comes out large.
+        row = np.flatnonzero(codes - least <= CERTAIN - least)
 
         def covered() -> FloatArray:
             return np.where(codes >= least, relation.hi - relation.lo, 0.0)

@@ -39,9 +39,8 @@ class PatchExtremum:
         found = compared(old, new, self.argument, bounds=False)
         points = _any(old.is_point, old.offsets) | _any(new.is_point, new.offsets)
         some = (np.diff(old.offsets) > 0) & (np.diff(results.offsets) > 0)
-        worst = self._best(
-            old, self.argument, least=False
-        )  # the withdrawn value nearest to being the extremum
+        # The withdrawn value nearest to being the extremum.
+        worst = self._best(old, self.argument, least=False)
         weakest = self._best(results, self.output, least=True)
         clear = TOLERANCE * (np.abs(worst) + np.abs(weakest))
         with np.errstate(invalid="ignore"):

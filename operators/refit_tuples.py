@@ -112,9 +112,8 @@ def dense(key: IntArray, time: IntArray) -> IntArray:
     low, high = int(time.min()), int(time.max())
     new = np.zeros(len(key), dtype=np.int64)
     out = np.empty(len(key), dtype=np.int64)
-    if (int(key.max()) + 1) * (
-        high - low + 1
-    ) < _ROOM:  # one number a row sorts several times faster than two
+    # One number a row sorts several times faster than two.
+    if (int(key.max()) + 1) * (high - low + 1) < _ROOM:
         place = key * (high - low + 1) + (time - low)
         order = np.argsort(place)
         new[1:] = np.diff(place[order]) != 0

@@ -61,9 +61,8 @@ def test_expressions(text: str, seed: int) -> None:
         return function(value), there
 
     answer, refused = answer_or_error(one, f"select k, {text} as y from S")
-    if (
-        answer is None
-    ):  # within its error the operand may leave the function's domain, though the truth does not
+    # Within its error the operand may leave the function's domain, though the truth does not.
+    if answer is None:
         assert "±" in refused
         assert float(one.model.read().err("x").max()) > 0.1
         return

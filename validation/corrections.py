@@ -112,9 +112,8 @@ class Pool:
         rows = Chunk.concat([log, own])
         table = rows.table
         ranks = key_ranks([_one(table.column(name)) for name in schema.key_names], len(rows))
-        code = np.unique(ranks, return_inverse=True)[
-            1
-        ]  # without gaps: an encoded column may list keys that it lacks
+        # Without gaps: an encoded column may list keys that it lacks.
+        code = np.unique(ranks, return_inverse=True)[1]
         values = np.empty((len(schema.modelled), len(rows)))
         for a, name in enumerate(schema.modelled_names):
             values[a] = table.column(name).cast(pa.float64(), safe=False).to_numpy()

@@ -77,9 +77,8 @@ class History:
     log: TupleLog = field(init=False)
     anchor: Validator = field(init=False)
     segments: Relation = field(init=False)  # in force, at rest
-    fresh: list[Relation] = field(
-        init=False, default_factory=list
-    )  # updates that are not settled into them yet
+    # Updates that are not settled into them yet.
+    fresh: list[Relation] = field(init=False, default_factory=list)
     start: int = field(init=False, default=EARLIEST)  # what is before can no longer be revised
     edge: int = field(init=False, default=EARLIEST)  # what was before has left the log
     arrived: int = field(init=False, default=0)

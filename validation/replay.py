@@ -131,9 +131,8 @@ class Replay:
         t = np.concatenate([anchor.state.whole[rows, key_state.LAST], pool.rows.t[left]])
         last = anchor.state.real[rows, anchor.layout.last].T
         order = np.argsort(code, kind="stable")
-        source = np.concatenate([np.zeros(len(of), np.int64), left])[
-            order
-        ]  # an anchor's attributes are never asked for
+        # An anchor's attributes are never asked for.
+        source = np.concatenate([np.zeros(len(of), np.int64), left])[order]
         values = np.concatenate([last, pool.values[:, left]], axis=1)[:, order]
         watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
         return Tuples(code[order], t[order], values, watched)

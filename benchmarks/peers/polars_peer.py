@@ -219,6 +219,5 @@ def _time(every: int) -> pl.Expr:
 
 
 def _arrow(frame: pl.LazyFrame) -> Any:
-    return frame.collect(
-        engine="streaming"
-    ).to_arrow()  # at least as fast as in memory, on both cores where that is not
+    # At least as fast as in memory, on both cores where that is not.
+    return frame.collect(engine="streaming").to_arrow()

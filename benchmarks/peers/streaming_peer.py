@@ -35,9 +35,8 @@ class Streaming:
     """``ticks`` is a folder of Parquet files; everything in it is one micro-batch, the least that a stream can cost."""
 
     def __init__(self, spark: Any, *, ticks: Path) -> None:
-        self.spark = (
-            spark.newSession()
-        )  # with settings of its own: state in memory, as it is unless one asks otherwise
+        # With settings of its own: state in memory, as it is unless one asks otherwise.
+        self.spark = spark.newSession()
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))

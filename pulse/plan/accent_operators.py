@@ -166,9 +166,8 @@ class Operators:
     ) -> None:
         self._root = operator_of(plan, domains or {}, mode, careful)
         if state is not None:
-            for one, known in zip(
-                every_operator(self._root), state, strict=True
-            ):  # of another plan: an error
+            # What operators of another plan knew is an error: there are more of them, or fewer.
+            for one, known in zip(every_operator(self._root), state, strict=True):
                 one.recall(known)
 
     @property

@@ -35,9 +35,8 @@ class Accented:
 
     time: str
     passed: tuple[Accent, ...] = ()
-    altered: tuple[
-        tuple[str, Alteration], ...
-    ] = ()  # alter data that passes straight through, by attribute; instead of the above
+    # Alter data that passes straight through, by attribute; instead of the above.
+    altered: tuple[tuple[str, Alteration], ...] = ()
     aborted_at: int | None = None
     reason: str = ""
     fates: tuple[Fate, ...] = field(default=(), compare=False)

@@ -125,9 +125,8 @@ def _all_tracks(axes: Axes, batch: SegmentBatch, across: str, up: str, scale: fl
     from matplotlib.collections import LineCollection
 
     strokes = _strokes(batch, across, up, scale)
-    if (
-        len(strokes) > _MOST_STROKES
-    ):  # a stroke for as many segments of a key as it takes, from the first's start to the last's end
+    # A stroke for as many segments of a key as it takes, from the first's start to the last's end.
+    if len(strokes) > _MOST_STROKES:
         strokes = _joined(batch, strokes)
     axes.add_collection(
         LineCollection(list(strokes), colors=GREY, linewidths=0.6, alpha=0.55, capstyle="round")

@@ -55,9 +55,8 @@ def fit_frame(
     arrival = "_arrival"
     tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
     keys = [F.col(f"`{name}`") for name in schema.key_names]
-    if (
-        not keys or job.moves_keys
-    ):  # a key that was renumbered comes under several numbers, which must not be parted
+    # A key that was renumbered comes under several numbers, which must not be parted.
+    if not keys or job.moves_keys:
         by_key, keys = tuples.coalesce(1), []
     else:
         by_key = tuples.repartition(partitions, *keys)

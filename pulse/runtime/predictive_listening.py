@@ -59,9 +59,8 @@ class Listening:
     near: list[Accent] = field(default_factory=list)  # recent alter data, to tell what is said twice
     last: int | None = None  # the instant of the newest one
     closed: Description = FALSE
-    closing: list[tuple[int, Description]] = field(
-        default_factory=list
-    )  # punctuation of the batch at hand, by place
+    # Punctuation of the batch at hand, by place.
+    closing: list[tuple[int, Description]] = field(default_factory=list)
     freed: Description = FALSE  # of keys, of which validators know nothing any more
     undoing: TupleUndoing | RawUndo | None = None
     raw: RawTurns | None = None  # instead of undo and gone, once only tuples tell

@@ -111,9 +111,8 @@ def _starting() -> Iterator[None]:
     try:
         yield
     finally:
-        if (
-            signal.getsignal(signal.SIGINT) is note
-        ):  # else Spark has put its own in place, which ends jobs as well
+        # Where it is another, Spark has put its own in place, which ends jobs as well.
+        if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt

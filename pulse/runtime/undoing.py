@@ -14,9 +14,8 @@ class Undoing:
 
     alters: tuple[Alter, ...] = field(compare=False)
     name: str = ""
-    cease: Cease = field(
-        default=Cease({}), compare=False
-    )  # where there is nothing, whatever a model holds across it
+    # Where there is nothing, whatever a model holds across it.
+    cease: Cease = field(default=Cease({}), compare=False)
 
     @property
     def columns(self) -> set[str]:

@@ -39,9 +39,8 @@ def read_parquet(path: str | Path, **options: Any) -> pa.Table:
         if not Path(path).is_file():  # of a folder Arrow would read what is in it
             raise FileNotFoundError(2, "no such file", str(path))
         table = pq.read_table(path, page_checksum_verification=True, **options)
-    check_columns(
-        path, table.column_names, options.get("columns") or ()
-    )  # Arrow leaves out what is not there
+    # Arrow leaves out what is not there.
+    check_columns(path, table.column_names, options.get("columns") or ())
     return table
 
 

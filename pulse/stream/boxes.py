@@ -124,9 +124,8 @@ def prime(boxes: list[Box]) -> list[Box]:
                     grown = trial
         wide.append(grown)
     kept = sorted(dict.fromkeys(wide), key=sort_key)
-    for box in sorted(
-        kept, key=len, reverse=True
-    ):  # the longest first: they are the ones to spare the reader
+    # The longest first: they are the ones to spare the reader.
+    for box in sorted(kept, key=len, reverse=True):
         spared = [other for other in kept if other != box]
         if covered(box, spared):
             kept = spared

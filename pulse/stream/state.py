@@ -48,9 +48,8 @@ class Side:
     units: Units = field(default_factory=Units)
     exists: Where = field(default_factory=dict)
     dropped: Where = field(default_factory=dict)  # drops that are held
-    paths: Mapping[str, Mapping[Path, Description]] = field(
-        default_factory=dict
-    )  # only where longer than one
+    # Only where longer than one.
+    paths: Mapping[str, Mapping[Path, Description]] = field(default_factory=dict)
     closed: Description = FALSE
 
     def rules(self) -> tuple[Rule, ...]:

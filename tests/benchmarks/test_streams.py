@@ -191,9 +191,8 @@ def test_macd_in_duckdb(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_following_in_duckdb(seed):
     rng, key, t = stream(seed, 200, 3, 5 * SECOND)
-    t = np.maximum.accumulate(
-        t + np.arange(200)
-    )  # no two at one instant: the last of them would have to come in time
+    # No two at one instant: the last of them would have to come in time.
+    t = np.maximum.accumulate(t + np.arange(200))
     x, y = np.cumsum(rng.normal(0, 8, (2, 200)), axis=1)
     found = told(DuckFollowing(FOLLOWING), pa.table({"id": key, "t": in_seconds(t), "x": x, "y": y}), 7)
     columns = (found["id1"], found["id2"], found["t"].cast(pa.int64()), found["mean"])

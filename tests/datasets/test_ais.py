@@ -158,9 +158,8 @@ def test_ais_tells_the_kinds_apart_and_mixes_them(write: Write, parquet: str) ->
         for r in b.to_pylist()
     ]
     assert len(rows) == counts.kept == 3 + 2 + 2 + 98
-    assert counts.remarked == {
-        "outside the projection's extent": 100
-    }  # Europe, in a projection chosen for New York
+    # Europe, in a projection chosen for New York.
+    assert counts.remarked == {"outside the projection's extent": 100}
     assert (fmt.key, fmt.time) == (("mmsi",), "t")
     with pytest.raises(DatasetError, match=r"d\.csv: expected the header of AIS data"):
         Ais().prepare(write("d.csv", "a,b\n1,2\n"))

@@ -71,9 +71,8 @@ def test_differences_are_as_their_values(
     holds = [all(lies_in(one, value, e) for value in values) for one in (BELOW, UNDER, OVER, ABOVE)]
     if band != MIXED:
         assert holds[band]
-    elif (
-        len(a) <= 2 and len(b) <= 2
-    ):  # the ends of a line tell all there is, and numbers as small are far from rounding
+    elif len(a) <= 2 and len(b) <= 2:
+        # The ends of a line tell all there is, and numbers as small are far from rounding.
         assert not any(holds)
 
 

@@ -19,9 +19,8 @@ def test_ranges_are_made_one(given_: list[tuple[int, int, int]]) -> None:
     rows = [(code, start, start + length) for code, start, length in given_]
     code, start, end = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     found = list(zip(*(values.tolist() for values in merge_ranges(code, start, end)), strict=True))
-    touched = {
-        (c, t) for c, a, b in rows for t in range(2 * a, 2 * b + (b > a))
-    }  # halves, so that touching joins
+    # Halves, so that touching joins.
+    touched = {(c, t) for c, a, b in rows for t in range(2 * a, 2 * b + (b > a))}
     assert {(c, t) for c, a, b in found for t in range(2 * a, 2 * b + 1)} == touched
     assert found == sorted(found)
     assert all(a[0] != b[0] or a[2] < b[1] for a, b in pairwise(found))

@@ -123,9 +123,8 @@ def one_group(lo, hi, c, size, **options):
 
 
 def test_a_peak_stays_for_the_length_of_the_window():
-    found = one_group(
-        [0.0], [10.0], [[0.0, 8.0, -1.0]], 3_000_000, upper=True
-    )  # largest at 4, where it is 16
+    # Largest at 4, where it is 16.
+    found = one_group([0.0], [10.0], [[0.0, 8.0, -1.0]], 3_000_000, upper=True)
     begin = (found.ref - EPOCH_US) / 1e6 + found.lo
     np.testing.assert_allclose(begin, [3.0, 4.0, 7.0])
     np.testing.assert_allclose(found.c[1], [16.0, 0.0, 0.0])

@@ -125,9 +125,8 @@ def test_a_long_arc_outgrows_no_array():
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_side_on_which_it_fails(ordered):
     level = [(float(i), -0.1, 0.1) for i in range(5)]
-    assert (
-        fed([*level, (5.0, 9.0, 10.0)], ordered=ordered)[1][-1] == tubes.BELOW
-    )  # every line passes under it
+    # Every line passes under it.
+    assert fed([*level, (5.0, 9.0, 10.0)], ordered=ordered)[1][-1] == tubes.BELOW
     assert fed([*level, (5.0, -10.0, -9.0)], ordered=ordered)[1][-1] == tubes.ABOVE
 
 

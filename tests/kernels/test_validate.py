@@ -269,9 +269,8 @@ def test_a_trend_is_the_weighted_line(far: int) -> None:
     rng = np.random.default_rng(3)
     memory, n = 6, 200
     t = np.cumsum(rng.integers(1, 5, n)) * SECOND
-    x = (
-        1e6 + 3.0 * t / SECOND + 0.002 * (t / SECOND) ** 2 + rng.normal(0, 0.25, n)
-    )  # the trend itself turns slowly
+    # The trend itself turns slowly.
+    x = 1e6 + 3.0 * t / SECOND + 0.002 * (t / SECOND) ** 2 + rng.normal(0, 0.25, n)
     rules, who = np.array([[SAMPLES, memory, 0, -1]]), np.zeros((1, n), np.int64)
     found = validate(
         t + far, x[None].copy(), who, rules, np.array([[0.0, 1.5]]), 10**12, fresh(1, Layout(1, 2))

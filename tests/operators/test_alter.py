@@ -23,9 +23,8 @@ from tests.strategies import EPOCH_US, relations
 
 SECOND = 1_000_000
 
-maps = st.builds(
-    Affine, st.sampled_from([2, 4, "1/2", "1/4", 1]), st.sampled_from([0, 0, 1, -3, "1/2"])
-)  # exact in doubles, so that nothing but the meaning is compared
+# Exact in doubles, so that nothing but the meaning is compared.
+maps = st.builds(Affine, st.sampled_from([2, 4, "1/2", "1/4", 1]), st.sampled_from([0, 0, 1, -3, "1/2"]))
 instants = st.integers(-1, 14).map(lambda half: EPOCH_US + half * SECOND // 2)
 texts = st.sampled_from(
     ["true", "k = 'a'", "k != 'b'", "k in ('a', 'c', 'z')", "n = 1", "n > 0 and k = 'a'", "n >= 1/2",

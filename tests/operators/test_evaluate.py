@@ -86,9 +86,8 @@ def check_bounds(relation: Relation, made: Relation, expression: Expression) -> 
             for values in truths(relation, cause, at):
                 want = naive.expression_value(expression, values)
                 rounding = 1e-11 * (1.0 + abs(float(want)) + float(max(s for s in sizes if s < 10**12)) ** 3)
-                far = (
-                    1e-6 if np.abs(relation.lo[cause]) > 1e6 else 0.0
-                )  # a time of 1e9 seconds is exact to 1e-7
+                # A time of 1e9 seconds is exact to 1e-7.
+                far = 1e-6 if np.abs(relation.lo[cause]) > 1e6 else 0.0
                 assert abs(float(got - Fraction(want))) <= made.err["z"][row] * (
                     1 + 1e-9
                 ) + rounding + far * (1 + abs(float(want)))

@@ -100,9 +100,8 @@ def test_windows_of_several_sizes_are_those_of_each(found, sizes, every):
     for one, (name, size, columns) in zip(made, orders, strict=True):
         alone = integral_samples(relation(found), "avg", "x", name, size, every * SECOND, columns)
         assert one.columns == columns
-        there = (
-            one.certainty > 0
-        )  # larger windows have the places of the smallest, absent until they are full
+        # Larger windows have the places of the smallest, absent until they are full.
+        there = one.certainty > 0
         assert one.times[there].tolist() == alone.times.tolist()
         assert one.certainty[there].tolist() == alone.certainty.tolist()
         assert one.values[name][there].tolist() == alone.values[name].tolist()

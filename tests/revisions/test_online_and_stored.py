@@ -92,9 +92,8 @@ def test_online_and_stored_say_the_same(name: str, data: st.DataObject, size: in
     keys, values, text = QUERIES[name]
     lines = [line for line in data.draw(revised(STEPS)) if np.isfinite(line.row[2])]
     first, left = in_order(lines), corrected(lines)
-    ends = {
-        row[0]: row[1] for row in left
-    }  # online a price goes on after its last tuple, a stored one does not
+    # Online a price goes on after its last tuple, a stored one does not.
+    ends = {row[0]: row[1] for row in left}
     if not first or len(ends) < 2:
         return
     with tempfile.TemporaryDirectory() as place:

@@ -173,9 +173,8 @@ def test_an_abort_gives_what_came_before_and_then_the_error(tmp_path):
     ends = caught.value.emitted
     assert ends.num_rows > 0
     last = (ends["ref"].cast(pa.int64()).to_numpy() + 1e6 * ends["hi"].to_numpy()).max()
-    assert (
-        SPLIT - 1_000_000 < last < SPLIT
-    )  # no tuple after the instant has a price: the model ends with the last that has
+    # No tuple after the instant has a price: the model ends with the last that has.
+    assert SPLIT - 1_000_000 < last < SPLIT
     with pytest.raises(QueryAbortedError):
         answer.write(str(tmp_path / "out.parquet"), tuples=False)
     assert (tmp_path / "out.parquet").exists()

@@ -181,9 +181,8 @@ def test_on_a_grid_each_portion_comes_with_its_cells(relation):
         seconds += float((own.hi - own.lo).sum())
         back = Parcel.unpack(parcel.place, 1, parcel.pack(), near.columns)
         assert np.array_equal(back.cells, parcel.cells)
-    assert seconds == pytest.approx(
-        float((near.hi - near.lo).sum())
-    )  # each time of each group once, at its home
+    # Each time of each group once, at its home.
+    assert seconds == pytest.approx(float((near.hi - near.lo).sum()))
 
 
 # -- gathering ----------------------------------------------------------------------------------------------------

@@ -75,9 +75,8 @@ def test_a_driver_killed_once(spark: SparkSession, tmp_path: Path) -> None:
     moment = float(np.random.default_rng(7).uniform(0.0, 0.5))
     ticks(tmp_path / "in", 3)
     file = tmp_path / "job.toml"
-    short = JOB.replace(MACD, FILTER).replace(
-        "partitions = 2", "partitions = 1"
-    )  # one worker to start each time
+    # One worker to start each time.
+    short = JOB.replace(MACD, FILTER).replace("partitions = 2", "partitions = 1")
     file.write_text(short, encoding="utf-8")
     killed(file, 1, moment, master="local[1]")
     job = read_job(file)

@@ -26,9 +26,8 @@ QUERIES = {
     "keys that are not shown": (BOTH.format(*("price",) * 2), ("symbol",)),
     "no keys": (BOTH.format(*("price",) * 2), ()),
 }
-END = (
-    2 * 19
-)  # half seconds of which tuples have told; what is predicted of later ones depends on when models began
+# Half seconds of which tuples have told; what is predicted of later ones depends on when models began.
+END = 2 * 19
 Prices = dict[str, list[float]]
 
 

@@ -253,11 +253,8 @@ path = "out"
     assert (figures["revisions"], figures["absorbed"], figures["aside"]) == (2, 1, 1)
     assert ", 2 revisions, 1 absorbed, 1 aside" in statuses[-1].line()
     kinds = [(row["kind"], row["batch"]) for row in read_changes(tmp_path / "out").to_pylist()]
-    assert kinds == [
-        ("+I", 0),
-        ("-D", 1),
-        ("+I", 1),
-    ]  # from 20 to 21 s; and from 60 s on, since a model began at 21 s
+    # From 20 to 21 s; and from 60 s on, since a model began at 21 s.
+    assert kinds == [("+I", 0), ("-D", 1), ("+I", 1)]
     (aside,) = pq.ParquetFile(tmp_path / "out/_aside/stream=S/batch=2/tuples.parquet").read().to_pylist()
     assert aside["reason"] == (
         "older than the history kept: it begins at 1970-01-01T00:00:18.000000Z, 17 s more were needed"

@@ -216,10 +216,8 @@ def test_no_more_than_a_variant_of_each_unit_is_held(
 
 
 def test_progress_reaches_the_end(models: dict[str, Model]) -> None:
-    for name, total in (
-        ("macd", 12),
-        ("pairs", 2),
-    ):  # units and variants; variants where there is an exchange
+    # Units and variants; variants where there is an exchange.
+    for name, total in (("macd", 12), ("pairs", 2)):
         told: list[tuple[int, ...]] = []
         swept(models, name).summary(lambda *step, told=told: told.append(step))
         assert told == sorted(set(told))

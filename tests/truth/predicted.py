@@ -194,9 +194,8 @@ class Changelog:
     def apply(self, changes: pa.Table) -> None:
         """Take old rows back, put new ones in."""
         if changes.num_rows:
-            _add(
-                self.sums, changes, self, np.where(_column(changes, "kind") < ",", 1.0, -1.0)
-            )  # "+" < "," < "-"
+            # A plus sign sorts before a comma, a minus sign after it.
+            _add(self.sums, changes, self, np.where(_column(changes, "kind") < ",", 1.0, -1.0))
 
     def of(self, results: pa.Table) -> dict[Any, Any]:
         """The same sums of results."""

@@ -127,9 +127,8 @@ def test_nothing_can_be_absorbed_where_models_are_exact(way: str, data: st.DataO
     run = Run(chosen)
     for part in parts(lines, at):
         run.push(part)
-    if (
-        way != "trend"
-    ):  # lines that were fitted to what was corrected since, and go through the tuples all the same
+    # Lines that were fitted to what was corrected since, and go through the tuples all the same.
+    if way != "trend":
         assert same(run.downstream, from_scratch(chosen, corrected(lines)))
 
 
