@@ -77,9 +77,14 @@ class PlainCsv(TextFormat):
         return [f"{self.time}: zone-less UTC, digits below the microsecond floored"] if self.time else []
 
     def prepare(self, paths: Paths) -> PlainCsv:
-        """Settle the types by the first file, so that every unit of every file has the same."""
-        first = self.files(paths)[0]
+        """Settle the types by the first file that has rows, so that every unit of every file has the same."""
+        files = self.files(paths)
+        first = next((path for path in files if _has_rows(self.layout(path))), files[0])
         names = self.layout(first).names
+        if not self.key and not self.time and (advice := _separator_advice(self.layout(first))):
+            raise UnknownColumnError(
+                f"{first}, line 1: expected names of columns, got one: '{names[0]}'. {advice}"
+            )
         for name, _ in self.types:
             if name not in names:
                 raise unknown_column(name, names, f"types of {first}")
@@ -152,16 +157,22 @@ def place_in(block: Block, path: str, column: str | None) -> Place:
     return lambda row: f"{path}, line {line_number(path, block.offset, row)}{what}"
 
 
+def _has_rows(layout: Layout) -> bool:
+    return next(read_blocks(Unit(layout.path, 0), layout, 1), None) is not None
+
+
 def _missing(name: str, layout: Layout) -> UnknownColumnError:
     """A column that is not there; where the header is a single name, perhaps since another character separates."""
     error = unknown_column(name, layout.names, layout.path)
+    advice = _separator_advice(layout)
+    return UnknownColumnError(f"{error}. {advice}") if advice else error
+
+
+def _separator_advice(layout: Layout) -> str:
+    """What to say of a header that is one name with something in it that may separate several; nothing of any other."""
     other = next((one for one in ";\t|," if one in layout.names[0]), None) if len(layout.names) == 1 else None
-    if other is None:
-        return error
     shown = "tab" if other == "\t" else f"'{other}'"
-    return UnknownColumnError(
-        f"{error}. Say what separates them with separated_by= (--read separated_by={shown})"
-    )
+    return f"Say what separates them with separated_by= (--read separated_by={shown})" if other else ""
 
 
 def _guess(layout: Layout, key: Sequence[str]) -> dict[str, pa.DataType]:

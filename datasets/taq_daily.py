@@ -61,7 +61,8 @@ class TaqDaily(TaqFormat):
         day = parse_date(str(text)) if text is not None else None
         if day is None:
             raise DatasetError(
-                f"{path}: the name holds no date as EQY_US_ALL_TRADE_20240531 does; say which day it is with date='20240531'"
+                f"{path}: the name holds no date as EQY_US_ALL_TRADE_20240531 does; say which day it is with "
+                "date='20240531' (--read date=20240531)"
             )
         return day
 

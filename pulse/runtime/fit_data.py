@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from pulse.datasets.counts import Counts
-from pulse.datasets.format import Format
+from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.registry import detect, get_format
 from pulse.datasets.units import Unit
 from pulse.operators.fit_spec import FitSpec
@@ -47,6 +47,9 @@ class Data(Protocol):
     @property
     def where(self) -> str:
         """What messages call them."""
+
+    def check_header(self, name: str) -> None:
+        """Raise where a column is not on offer since a header names it twice."""
 
     def first(self, rows: int, names: list[str]) -> pa.Table:
         """The first of them, of these columns."""
@@ -115,6 +118,13 @@ class Files:
         """The first of them."""
         return self.units[0].path
 
+    def check_header(self, name: str) -> None:
+        """Of text, by the first file."""
+        if isinstance(self.format, TextFormat):
+            layout = self.format.layout(self.where)
+            if name in layout.names:
+                layout.index(name)
+
     def first(self, rows: int, names: list[str]) -> pa.Table:
         """Of the first unit."""
         taken: list[pa.RecordBatch] = []
@@ -169,6 +179,9 @@ class Files:
 
 class _OfNoFile:
     """What the manifest cannot say of data that were in no file."""
+
+    def check_header(self, name: str) -> None:
+        """There is none."""
 
     def source(self) -> dict[str, Any]:
         """Nowhere."""

@@ -59,6 +59,7 @@ class Order:
         columns = found.columns
         for name in (*key, time, *model, *keep):
             if name not in columns.names:
+                found.check_header(name)
                 raise _missing(name, columns.names, found.where)
         schema = StreamSchema.of(
             key={name: _plain(columns.field(name).type, name) for name in key},
@@ -140,7 +141,11 @@ def _no_numbers(data: Data, name: str) -> ColumnTypeError:
     plain = (texts.cast(pa.string()) if pa.types.is_dictionary(texts.type) else texts).combine_chunks()
     read = cast_what_fits(plain, pa.float64())
     row = pc.index(pc.and_(plain.is_valid(), read.is_null()), True).as_py()
-    such = f" such as {plain[row].as_py()!r} in row {row + 1}" if row >= 0 else ""
+    if row < 0:
+        return ColumnTypeError(
+            f"{data.where}, modelled column '{name}': expected numbers, got text; convert the column to doubles first"
+        )
+    such = f" such as {plain[row].as_py()!r} in row {row + 1}"
     return ColumnTypeError(
         f"{data.where}, modelled column '{name}': expected numbers, got text{such}; numbers are written 20.5. Where that stands "
         "for no value, say so of CSV with missing= (--read missing=…), where the first lines are no guide with types= "

@@ -130,3 +130,23 @@ def test_a_key_that_only_folders_name(run: Run, tmp_path: Path) -> None:
     assert failed.code == 2
     assert "there is no column 'room'" in failed.err
     assert "partitioning='hive'" in failed.err
+
+
+def test_a_column_that_the_header_names_twice(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rooms.csv").write_text("room,when,celsius,celsius\na,2024-05-01 12:00,20.5,20.6\n")
+    failed = run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms")
+    assert failed.code == 2
+    assert "line 1: the header names the column 'celsius' 2 times; rename one" in failed.err
+
+
+def test_numbers_kept_as_text(run: Run, tmp_path: Path) -> None:
+    times = pa.array([0, 60_000_000], pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"room": ["a", "a"], "when": times, "celsius": ["20.5", "20.7"]}), tmp_path / "a.parquet"
+    )
+    failed = run("fit", tmp_path / "a.parquet", *ASKED, "--out", tmp_path / "rooms")
+    assert failed.code == 2
+    assert (
+        "modelled column 'celsius': expected numbers, got text; convert the column to doubles first"
+        in failed.err
+    )

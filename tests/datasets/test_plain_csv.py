@@ -183,3 +183,12 @@ def test_a_header_of_one_name_asks_what_separates(write: Write, separator: str, 
         UnknownColumnError, match=rf"separated_by= \(--read separated_by={re.escape(shown)}\)"
     ):
         CSV.prepare(path)
+    with pytest.raises(
+        UnknownColumnError, match=r"line 1: expected names of columns, got one: .*separated_by="
+    ):
+        PlainCsv().prepare(path)
+
+
+def test_a_first_file_without_rows_settles_nothing(write: Write, read: Read) -> None:
+    one, two = write("1.csv", "id,t,v\n"), write("2.csv", "id,t,v\n1,2024-01-01,2.5\n")
+    assert dict(CSV.prepare([one, two]).types) == {"id": "int64", "t": "string", "v": "double"}
