@@ -8,17 +8,25 @@ from typing import Annotated
 
 import typer
 
+from pulse.commands import completing
 from pulse.commands.options import JsonSummary
 
 
 def generate(
-    kind: Annotated[str, typer.Argument(help="ticks, vessels or objects.")],
+    kind: Annotated[
+        str,
+        typer.Argument(help="ticks, vessels or objects.", autocompletion=completing.words(*completing.KINDS)),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The Parquet file to write.")],
     rows: Annotated[str, typer.Option("--rows", help="How many: 250k, 10M, 1e6.")] = "1M",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same rows.")] = 0,
     knob: Annotated[
         list[str] | None,
-        typer.Option("--knob", help="NAME=VALUE of the generator, such as symbols=300; may be repeated."),
+        typer.Option(
+            "--knob",
+            help="NAME=VALUE of the generator, such as symbols=300; may be repeated.",
+            autocompletion=completing.knobs,
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
     as_json: JsonSummary = False,
@@ -33,8 +41,10 @@ def generate(
     """
     from pulse.commands.options import knobs
     from pulse.commands.progress import Bar
+    from pulse.commands.starting import leave_pandas_out
     from pulse.datasets.generators import generate as write
 
+    leave_pandas_out()
     with Bar(quiet=as_json) as bar:
         made = write(
             kind,
