@@ -3,18 +3,20 @@
 Trades that were cancelled or marked wrong later stay: they were traded as far as anyone knew. They are counted, and
 ``pulse revise --reader taq`` takes them out, known since their records came. Of a trade that was corrected the file shows
 the corrected values. The format ``parquet`` reads the same files as they are.
+
+The key is the column ``symbol`` and the time ``t``, as in TAQ's text, or what files usually call them, unless others are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.datasets.counts import Aside, Counts, Sieve
-from pulse.datasets.format import BATCH_ROWS, pick, rebatch
+from pulse.datasets.format import BATCH_ROWS, Format, pick, rebatch
 from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.taq_codes import (
     CANCELLED,
@@ -25,9 +27,11 @@ from pulse.datasets.taq_codes import (
     has_code,
     remove_records,
 )
-from pulse.datasets.units import Unit
+from pulse.datasets.units import Paths, Unit
 
 CODES = "corr"
+_SYMBOLS = ("symbol", "sym_root", "ticker")
+_TIMES = ("t", "timestamp", "time", "datetime", "participant_timestamp", "time_m")
 _BESIDES = frozenset({"size", "volume", "exchange", "ex", "cond"})
 _REMARKS = (
     ((ERRONEOUS, CANCELLED), f"{WITHDRAWN}, taken as traded: pulse revise --reader taq withdraws them"),
@@ -52,12 +56,29 @@ def code_column(schema: pa.Schema) -> str | None:
     return next((name for name in schema.names if name.casefold() == CODES), None)
 
 
+def usual_roles(schema: pa.Schema, *, numbers: bool = False) -> tuple[tuple[str, ...], str | None]:
+    """The columns that are usually key and time; a time of day alone is none, and numbers only where that was said."""
+    by_name = {name.casefold(): name for name in reversed(schema.names)}
+    symbols = [by_name[name] for name in _SYMBOLS if name in by_name]
+    times = [by_name[name] for name in _TIMES if name in by_name]
+    kinds = (pa.types.is_timestamp, *((pa.types.is_integer,) if numbers else ()))
+    instants = [name for name in times if any(kind(schema.field(name).type) for kind in kinds)]
+    return tuple(symbols[:1]), next(iter(instants), None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaqParquet(PlainParquet):
     """Parquet of trades with a column ``corr``; see above for which rows are left out."""
 
     name = "taq-parquet"
     set_aside = frozenset({RECORD})
+
+    def prepare(self, paths: Paths) -> Format:
+        """The key and the time that were not named, as the first file has them."""
+        if self.key and self.time:
+            return super().prepare(paths)
+        key, time = usual_roles(self.schema(self.files(paths)[0]), numbers=self.time_unit is not None)
+        return replace(self, key=self.key or key, time=self.time or time)
 
     def statements(self) -> list[str]:
         """The one filter more."""

@@ -144,6 +144,18 @@ def test_vessels_in_a_projection_of_ones_own(run: Run, tmp_path: Path) -> None:
     assert "--projection EPSG:3395: goes with --format ais, got --format csv" in other.err
 
 
+def test_trades_in_parquet_need_no_key_and_no_time(run: Run, tmp_path: Path) -> None:
+    trades = (
+        ticks(200).append_column("size", pa.array([1.0] * 200)).append_column("corr", pa.array([0] * 200))
+    )
+    pq.write_table(trades, tmp_path / "trades.parquet")
+    asked = ("--model", "price:step", "--error", 0, "--out", tmp_path / "prices", *LOCAL)
+    done = run("fit", tmp_path / "trades.parquet", *asked)
+    assert (done.code, done.err) == (0, "")
+    assert "key symbol: string; time t;" in done.out
+    assert Model(tmp_path / "prices").manifest.tuples == 200
+
+
 def test_spark_from_the_shell(tmp_path: Path, ticks_file: Path) -> None:
     command = [
         sys.executable,

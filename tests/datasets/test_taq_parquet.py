@@ -84,3 +84,27 @@ def test_the_format_by_name_pickles_and_says_what_it_does() -> None:
     assert pickle.loads(pickle.dumps(fmt)) == fmt
     assert isinstance(fmt, PlainParquet)
     assert fmt.statements()[-1] == f"removed, and set aside: {RECORD}"
+
+
+def test_key_and_time_are_those_of_trades_unless_others_are_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.parquet")
+
+    def roles(table: pa.Table, **options: Any) -> tuple[tuple[str, ...], str | None]:
+        pq.write_table(table, path)
+        fmt = get_format("taq-parquet", **options).prepare(path)
+        return fmt.key, fmt.time
+
+    assert roles(trades()) == (("symbol",), "t")
+    assert roles(trades().rename_columns(["SYMBOL", "Timestamp", "PRICE", "SIZE", "CORR"])) == (
+        ("SYMBOL",),
+        "Timestamp",
+    )
+    assert roles(trades(venue=["N"] * len(CODES)), key=("venue",)) == (("venue",), "t")
+    assert roles(trades(seen=trades().column("t")), time="seen") == (("symbol",), "seen")
+    assert roles(trades().drop_columns(["symbol", "t"])) == ((), None)
+    # A time of day is no time, and numbers are one only with a unit.
+    of_day = trades(time=pa.array([0] * len(CODES), pa.time64("us"))).drop_columns(["t"])
+    assert roles(of_day) == (("symbol",), None)
+    numbers = trades(t=pa.array(range(len(CODES)), pa.int64()))
+    assert roles(numbers) == (("symbol",), None)
+    assert roles(numbers, time_unit="ms") == (("symbol",), "t")
