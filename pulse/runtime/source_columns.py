@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.core.arrow_types import canonical_type, parse_type
@@ -23,6 +25,8 @@ from pulse.runtime.source_files import SourceError, files_of, read_file, readabl
 
 _log = logging.getLogger(__name__)
 _RATE = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int64())])
+
+LED_BY_ZERO = r"^\s*-?0[0-9]"
 
 Others = Sequence[tuple[str, pa.DataType]]
 """Columns of which only descriptions of accents speak, with their types."""
@@ -78,7 +82,20 @@ def columns_of(stream: StreamJob, *, where: str = "job") -> pa.Schema:
     if stream.format == "parquet":
         with readable(files[0], stream):
             return pq.read_schema(files[0]).remove_metadata()
-    return pa.schema([(one.name, _of_text(stream, one)) for one in read_file(stream, files[0]).schema])
+    found = read_file(stream, files[0]).schema
+    codes = _codes(stream, files[0], found)
+    return pa.schema(
+        [(one.name, pa.string() if one.name in codes else _of_text(stream, one)) for one in found]
+    )
+
+
+def _codes(stream: StreamJob, file: Path, found: pa.Schema) -> set[str]:
+    """Keys of CSV that look like whole numbers, but for zeros that they begin with: 007 is another key than 7."""
+    whole = [one.name for one in found if one.name in stream.key and pa.types.is_integer(one.type)]
+    if stream.format != "csv" or not whole:
+        return set()
+    texts = read_file(replace(stream, columns=dict.fromkeys(whole, "string")), file)
+    return {one for one in whole if pc.any(pc.match_substring_regex(texts.column(one), LED_BY_ZERO)).as_py()}
 
 
 def _of_text(stream: StreamJob, column: pa.Field) -> pa.DataType:

@@ -6,13 +6,14 @@ What comes from elsewhere than files is put in the order of its times.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from pulse.core.arrow_types import canonical_type
-from pulse.core.errors import PulseError, unknown_column
+from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.schema import StreamSchema
 from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
@@ -179,10 +180,29 @@ def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path
     for name, type_ in others:
         table = _of_type(table, name, type_)
     check_columns(table.schema, schema, str(file))
+    for name, type_ in (*schema.key, *schema.unmodelled):
+        table = _as_before(table, name, type_, file)
     for name in kind_columns(stream):
         if name not in table.column_names:
             raise unknown_column(name, table.column_names, str(file))
     return table.select([*needed_columns(schema), *kind_columns(stream), *(name for name, _ in others)])
+
+
+def _as_before(table: pa.Table, name: str, type_: pa.DataType, file: Path) -> pa.Table:
+    """With a column of keys, or one that goes along, of the stream's type. Numbers may be written otherwise; texts are none."""
+    column = table.column(name)
+    found, of = column.type, pa.types
+    if not of.is_null(found) and not of.is_nested(found) and canonical_type(found, what=name) == type_:
+        return table
+    number = of.is_integer(found) or of.is_floating(found) or of.is_decimal(found)
+    alike = of.is_null(found) or (number and (of.is_integer(type_) or of.is_floating(type_)))
+    if alike or (of.is_timestamp(found) and of.is_timestamp(type_)):
+        with suppress(pa.ArrowInvalid):  # 1.5 is no whole number
+            return table.set_column(table.column_names.index(name), name, column.cast(type_))
+    raise ColumnTypeError(
+        f"{file}, column '{name}': expected {type_}, as the first file or 'columns' have it, got {found}; write it so, "
+        "under the same name, and start the job again: nothing that was read before is read twice"
+    )
 
 
 def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:

@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.core.errors import ColumnTypeError
 from pulse.runtime.alerts import Alerts
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_local import Status, run_local
@@ -316,6 +317,50 @@ def test_whole_numbers_at_first_are_no_reason_to_set_others_aside(tmp_path: Path
     assert columns_of(job.streams["S"]).field("v").type == pa.int64()
     prediction = run_local(job)
     assert (prediction.tally.tuples, prediction.tally.aside) == (4, 1)  # the one that is missing
+
+
+def test_keys_that_begin_with_zeros_are_no_numbers(tmp_path: Path) -> None:
+    """Of 007 and 7, read as numbers, one key would be made."""
+    (tmp_path / "in").mkdir()
+    lines = "id,t,x,v\n007,1970-01-01T00:00:00,20,0\n7,1970-01-01T00:00:01,30,0\n"
+    (tmp_path / "in" / "0.csv").write_text(lines, encoding="utf-8")
+    run_local(climbing_job(tmp_path, stream={"format": "csv"}))
+    assert {(row["id"], row["x"][0]) for row in read_changes(tmp_path / "out").to_pylist()} == {
+        ("007", 20.0),
+        ("7", 30.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "later"), [("a", 5), (5, "5"), (5, 5.5)], ids=["number", "text", "fraction"]
+)
+def test_a_later_file_whose_keys_are_of_another_type_is_named(tmp_path: Path, first: Any, later: Any) -> None:
+    (tmp_path / "in").mkdir()
+    for f, key in enumerate((first, later)):
+        times = pa.array([f * SECOND], pa.timestamp("us"))
+        pq.write_table(
+            pa.table({"id": [key], "t": times, "x": [20.0], "v": [0.0]}), tmp_path / "in" / f"{f}.parquet"
+        )
+        os.utime(tmp_path / "in" / f"{f}.parquet", (1000 + f, 1000 + f))
+    with pytest.raises(
+        ColumnTypeError, match=r"1\.parquet, column 'id': expected (string|int64), as the first file"
+    ):
+        run_local(climbing_job(tmp_path))
+
+
+def test_numbers_of_keys_may_be_written_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for f, type_ in enumerate((pa.int64(), pa.int32(), pa.float64(), pa.null())):
+        ids, times = (
+            pa.array([None if type_ == pa.null() else 5], type_),
+            pa.array([f * SECOND], pa.timestamp("us")),
+        )
+        pq.write_table(
+            pa.table({"id": ids, "t": times, "x": [20.0 + f], "v": [1.0]}), tmp_path / "in" / f"{f}.parquet"
+        )
+        os.utime(tmp_path / "in" / f"{f}.parquet", (1000 + f, 1000 + f))
+    prediction = run_local(climbing_job(tmp_path))
+    assert (prediction.tally.tuples, prediction.tally.validated, prediction.tally.aside) == (4, 2, 1)
 
 
 def test_nothing_is_made_up_for_what_nobody_reads(tmp_path: Path) -> None:
