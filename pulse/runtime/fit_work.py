@@ -27,7 +27,6 @@ from pulse.operators.refit_tuples import as_tuples
 from pulse.operators.stitch import LateUnits, part_table, stitch
 from pulse.operators.tuples import needed_columns
 from pulse.operators.undo import Undo
-from pulse.runtime.frames import for_spark
 from pulse.store.files import statistics_of, temporary_beside, write_segments, write_table, write_text
 from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
 from pulse.store.sources import read_unit
@@ -189,6 +188,8 @@ def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:
 
 
 def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
+    from pulse.runtime.frames import for_spark  # here, since fits in process load this module and no Spark
+
     return part_table(SegmentBatch(for_spark(batch), batch.schema), ordinal, part)
 
 
