@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pulse.commands.options import Master
+from pulse.commands.progress import redraws
 
 if TYPE_CHECKING:
     from pulse.runtime.predictive_job import Job
@@ -131,7 +132,7 @@ class Telling:
     def __init__(self, as_json: bool, *, err: bool = False) -> None:
         self.as_json, self.err = as_json, err
         self.status: Status | None = None
-        self.live = not as_json and sys.stderr.isatty()
+        self.live = not as_json and redraws(sys.stderr)
 
     def __call__(self, status: Status) -> None:
         self.status = status
