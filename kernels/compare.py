@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import BOOL, FLOAT, IN1, IN_BYTE1, INT, OUT_BYTE1, device, kernel, step
+from pulse.kernels.recycled import recycled
 
 Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
@@ -193,4 +194,4 @@ def _out(arrays: list[Array], codes: Bytes) -> Bytes:
         raise ValueError(
             f"expected arrays of {n} values, as codes (uint8) has, got {[a.shape for a in arrays]}"
         )
-    return np.empty(n, np.uint8)
+    return recycled(n, np.uint8)

@@ -26,6 +26,7 @@ from pulse.kernels._jit import (
     kernel,
 )
 from pulse.kernels.polynomial import horner
+from pulse.kernels.recycled import recycled
 from pulse.kernels.timeline import MICROSECONDS, meets, tolerance
 from pulse.kernels.window import first_closing, instant
 
@@ -161,14 +162,14 @@ def sample_every(
     begin, count = np.empty(n, np.int64), np.empty(n, np.int64)
     stretches, samples = _count(ref, lo, hi, offsets, every_us, longest, begin, count)
     group, first = np.empty(stretches, np.int64), np.empty(stretches, np.int64)
-    out_offsets, row = np.zeros(stretches + 1, np.int64), np.empty(samples, np.int64)
+    out_offsets, row = np.zeros(stretches + 1, np.int64), recycled(samples, np.int64)
     _fill(begin, count, offsets, every_us, longest, group, first, out_offsets, row)
     return group, first, out_offsets, row
 
 
 def evaluate_rows(ref: Ints, c: Array, row: Ints, first: Ints, offsets: Ints, every_us: int) -> Array:
     """The value of each sample, from the piece that :func:`sample_every` found; 0 where there is none."""
-    values = np.empty(len(row))
+    values = recycled(len(row))
     c = np.ascontiguousarray(c, dtype=np.float64)
     _evaluate_rows(np.ascontiguousarray(ref), c, row, first, offsets, every_us, values)
     return values
@@ -180,14 +181,14 @@ def spread(values: Array, row: Ints) -> Array:
     >>> spread(np.array([0.5, 2.0]), np.array([0, 0, -1, 1]))
     array([0.5, 0.5, 0. , 2. ])
     """
-    out = np.empty(len(row))
+    out = recycled(len(row))
     _spread(np.ascontiguousarray(values, dtype=np.float64), row, out)
     return out
 
 
 def spread_codes(codes: Bytes, row: Ints) -> Bytes:
     """As :func:`spread`, for codes of one byte."""
-    out = np.empty(len(row), np.uint8)
+    out = recycled(len(row), np.uint8)
     _spread_codes(np.ascontiguousarray(codes, dtype=np.uint8), row, out)
     return out
 

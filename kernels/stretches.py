@@ -13,6 +13,7 @@ import numpy.typing as npt
 from numba import types
 
 from pulse.kernels._jit import IN1, IN_BYTE1, IN_INT1, IN_INT2, INT, OUT1, OUT_BYTE1, OUT_INT1, kernel
+from pulse.kernels.recycled import recycled
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -77,16 +78,25 @@ def _copy_codes(codes, starts, offsets, out):
             out[i] = codes[i + move]
 
 
-@kernel(IN_BYTE1, INT, IN_INT1, OUT_INT1, OUT_INT1)
-def _keep(codes, least, offsets, index, counts):
-    n = 0
+@kernel(IN_BYTE1, INT, IN_INT1, OUT_INT1)
+def _count(codes, least, offsets, counts):
+    total = 0
     for s in range(counts.shape[0]):
-        before = n
+        n = 0
         for i in range(offsets[s], offsets[s + 1]):
-            index[n] = i
             n += 1 if codes[i] >= least else 0
-        counts[s] = n - before
-    return n
+        counts[s] = n
+        total += n
+    return total
+
+
+@kernel(IN_BYTE1, INT, OUT_INT1)
+def _keep(codes, least, index):
+    """One place more than there are is written to."""
+    n = 0
+    for i in range(codes.shape[0]):
+        index[n] = i
+        n += 1 if codes[i] >= least else 0
 
 
 @kernel(IN_INT1, IN_INT1, IN_INT1, IN_INT1, INT, OUT_INT1)
@@ -97,6 +107,14 @@ def _times(index, counts, first, offsets, every, out):
         for i in range(n, n + counts[s]):
             out[i] = start + index[i] * every
         n += counts[s]
+
+
+@kernel(IN_INT1, IN_INT1, INT, OUT_INT1)
+def _all_times(first, offsets, every, out):
+    for s in range(first.shape[0]):
+        start = first[s] - offsets[s] * every
+        for i in range(offsets[s], offsets[s + 1]):
+            out[i] = start + i * every
 
 
 @kernel(IN1, IN_INT1, OUT1)
@@ -140,7 +158,7 @@ def copy_stretches(values: Array, starts: Ints, offsets: Ints) -> Array:
     """``values[starts[s]:]`` as long as stretch ``s`` is, one after the other; the array itself if that is all of it."""
     if _is_whole(len(values), starts, offsets):
         return values
-    out = np.empty(int(offsets[-1]))
+    out = recycled(int(offsets[-1]))
     _copy(np.ascontiguousarray(values), starts, offsets, out)
     return out
 
@@ -149,39 +167,51 @@ def copy_codes(codes: Bytes, starts: Ints, offsets: Ints) -> Bytes:
     """As :func:`copy_stretches`, for codes of one byte."""
     if _is_whole(len(codes), starts, offsets):
         return codes
-    out = np.empty(int(offsets[-1]), np.uint8)
+    out = recycled(int(offsets[-1]), np.uint8)
     _copy_codes(np.ascontiguousarray(codes), starts, offsets, out)
     return out
 
 
-def keep(codes: Bytes, least: int, offsets: Ints) -> tuple[Ints, Ints]:
-    """``(index, counts)``: the samples whose code is not below ``least``, and how many each stretch has.
+def keep(codes: Bytes, least: int, offsets: Ints) -> tuple[Ints | None, Ints]:
+    """``(index, counts)``: the samples whose code is not below ``least``, None for all, and how many each stretch has.
 
     >>> keep(np.array([3, 0, 2, 3], np.uint8), 2, np.array([0, 2, 4]))
     (array([0, 2, 3]), array([1, 2]))
     """
-    index, counts = np.empty(len(codes) + 1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    n = _keep(np.ascontiguousarray(codes), least, offsets, index, counts)
+    codes, counts = np.ascontiguousarray(codes), np.empty(len(offsets) - 1, np.int64)
+    n = _count(codes, least, offsets, counts)
+    if n == len(codes):
+        return None, counts
+    index = recycled(n + 1, np.int64)
+    _keep(codes, least, index)
     return index[:n], counts
 
 
-def times_of(index: Ints, counts: Ints, first: Ints, offsets: Ints, every_us: int) -> Ints:
+def times_of(index: Ints | None, counts: Ints, first: Ints, offsets: Ints, every_us: int) -> Ints:
     """The instants of samples that :func:`keep` found, microseconds since the epoch."""
-    out = np.empty(len(index), np.int64)
+    if index is None:
+        out = recycled(int(offsets[-1]), np.int64)
+        _all_times(first, offsets, every_us, out)
+        return out
+    out = recycled(len(index), np.int64)
     _times(index, counts, first, offsets, every_us, out)
     return out
 
 
-def take(values: Array, index: Ints) -> Array:
-    """``values[index]``, unchecked."""
-    out = np.empty(len(index))
+def take(values: Array, index: Ints | None) -> Array:
+    """``values[index]``, unchecked; themselves where they are all taken."""
+    if index is None:
+        return values
+    out = recycled(len(index))
     _take(np.ascontiguousarray(values), index, out)
     return out
 
 
-def take_codes(codes: Bytes, index: Ints) -> Bytes:
-    """``codes[index]``, unchecked."""
-    out = np.empty(len(index), np.uint8)
+def take_codes(codes: Bytes, index: Ints | None) -> Bytes:
+    """As :func:`take`, for codes of one byte."""
+    if index is None:
+        return codes
+    out = recycled(len(index), np.uint8)
     _take_codes(np.ascontiguousarray(codes), index, out)
     return out
 

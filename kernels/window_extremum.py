@@ -34,8 +34,9 @@ from pulse.kernels._jit import (
 )
 from pulse.kernels.extrema import critical_points_row, extrema_work
 from pulse.kernels.polynomial import horner
+from pulse.kernels.recycled import recycled
 from pulse.kernels.timeline import GRAIN, MICROSECONDS, meets
-from pulse.kernels.window_average import Windows
+from pulse.kernels.window_average import Windows, cuts_of_groups, follows
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -50,7 +51,6 @@ _WINDOW = types.Tuple((INT, INT))
 _EPSILON = 2.220446049250313e-16
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _CERTAIN = 3
-_SECONDS = 1.0 / MICROSECONDS
 _YEARS = 1e8  # seconds
 _ZERO, _ONE, _TWO, _THREE, _FOUR = (np.uint64(i) for i in range(5))
 _TOO_FAR = f"lo, hi: expected finite seconds, at most {_FARTHEST:g} from their reference"
@@ -99,17 +99,11 @@ def _slack(lo, hi):
 
 
 @step
-def _follows(ref_a, a, ref_b, b):
-    """Whether the two instants surely count as the same: :func:`.timeline.meets` without a division, for nearly all that do."""
-    return abs((ref_b - ref_a) * _SECONDS + (b - a)) <= GRAIN
-
-
-@step
 def _line(table, i, sign, is_line):
     """Whether piece ``i`` is near its reference and met by the next, which has a length; and ``sign`` times its extremum."""
     ref, lo, hi, c = table
     begin, end, j = lo[i], hi[i], i + _ONE
-    sound = (begin > -_YEARS) & (end < _YEARS) & (hi[j] > lo[j]) & _follows(ref[i], end, ref[j], lo[j])
+    sound = (begin > -_YEARS) & (end < _YEARS) & (hi[j] > lo[j]) & follows(ref[i], end, ref[j], lo[j])
     value = sign * c[i, _ZERO]
     if is_line:
         slope = sign * c[i, _ONE]
@@ -255,7 +249,7 @@ def _write(panes, from_start, first, span, stride, sign, out):
 
 @kernel(_TABLE, _BOUNDS, IN_INT1, _WINDOW, BOOL, INT, _STRETCHES, _RESULTS)
 def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
-    """Returns the numbers of stretches, or a negative reason why there are none, and of samples."""
+    """Returns the numbers of stretches, or a negative reason why there are none, and of samples; ``room``: a run's panes."""
     ref, lo, hi, c = table
     size, advance = window
     group, begin, starts = stretches
@@ -291,7 +285,7 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
             if first >= n:
                 continue
             count = (n - 1 - first) // stride + 1
-            if place + count > room:
+            if place + count > out[0].shape[0]:
                 return _NO_ROOM, place
             to = slice(place, place + count)
             _slide(panes[0], n - 1, span, from_start)
@@ -345,9 +339,11 @@ def window_extremum_every(
     seconds = _covered((ref, lo, hi, c), offsets, (4 * n + 1000) / cuts)
     most = math.ceil(max(seconds, 0.0) * cuts * (1 + 1e-9)) + 2 * n + 2
     stretches = (np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n + 1, np.int64))
-    out = (np.empty(most), np.empty(most), np.empty(most, np.uint8))
+    out = (recycled(most), recycled(most), recycled(most, np.uint8))
     table, window = (ref, lo, hi, c), (size_us, advance_us)
-    m, count = _window_every(table, (err, codes), offsets, window, upper, most, stretches, out)
+    largest, total = cuts_of_groups(lo, hi, offsets, cuts)
+    room = math.ceil(largest * (1 + 1e-9)) + 2 if largest < most and math.isfinite(total) else most
+    m, count = _window_every(table, (err, codes), offsets, window, upper, room, stretches, out)
     if m == _NO_RANGE:
         raise ValueError(_TOO_FAR)
     if m == _NO_ROOM:

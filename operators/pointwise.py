@@ -68,9 +68,9 @@ def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]],
 def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -> Samples:
     """The samples at which the predicate holds; others become absent, those that only possibly hold unless they are asked for."""
     codes = _Predicates(samples).codes(predicate, negate=False)
-    codes = np.minimum(codes, samples.certainty)
+    np.minimum(codes, samples.certainty, out=codes)
     if not possible:
-        codes[codes < LIKELY] = ABSENT
+        np.multiply(codes, codes >= LIKELY, out=codes)  # what is less becomes absent
     return replace(samples, certainty=codes)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
+from pulse.kernels.recycled import recycled
 from pulse.kernels.stretches import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.join import equal_pairs
 from pulse.operators.samples import Samples
@@ -53,7 +54,7 @@ def join_samples(
         every=left.every,
         values=values,
         err=err,
-        certainty=np.minimum(*codes),
+        certainty=np.minimum(codes[0], codes[1], out=recycled(int(found.offsets[-1]), np.uint8)),
         unmodelled=unmodelled,
     )
 

@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.certainty import ABSENT
+from pulse.core.decimals import as_doubles
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.core.schema import Role
+from pulse.kernels.recycled import recycled
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
 from pulse.operators.samples import Samples
 
@@ -78,7 +79,7 @@ class Numbers:
                 (x, ex), (y, ey) = self.number(left), self.number(right)
                 if op == "*":
                     return _product((x, ex), (y, ey))
-                return (x + y if op == "+" else x - y), ex + ey
+                return _sum(x, y, np.add if op == "+" else np.subtract), _sum(ex, ey, np.add)
             case Function(name, arguments) if name in ("distance", "distance2"):
                 dx, dy, e = self.offsets(arguments)
                 if name == "distance":
@@ -171,6 +172,11 @@ class Numbers:
         raise OperandError(f"{self.operator}: there is no function '{name}'")
 
 
+def _sum(x: Any, y: Any, of: np.ufunc) -> Any:
+    """Of arrays in memory that was had before: they are large, and soon let go."""
+    return of(x, y, out=recycled(len(x))) if np.ndim(x) and np.ndim(y) else of(x, y)
+
+
 def _product(a: Number, b: Number) -> Number:
     (x, ex), (y, ey) = a, b
     return x * y, np.abs(x) * ey + np.abs(y) * ex + ex * ey
@@ -192,7 +198,7 @@ def numbers_of(samples: Samples, name: str, operator: str) -> FloatArray:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
-    values: FloatArray = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
     return values[samples.of_group] if per_group else values
 
 

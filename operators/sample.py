@@ -102,15 +102,13 @@ def to_tuples(
     """
     schema = samples.columns.tuple_schema(select)
     index, counts = keep(samples.certainty, POSSIBLE if possible else LIKELY, samples.offsets)
-    everything = len(index) == len(samples)
-
     times = times_of(index, counts, samples.first, samples.offsets, samples.every)
 
     def numbers(values: Any, name: str, *, shifts: bool) -> pa.Array:
-        taken = values if everything else take(values, index)
+        taken = take(values, index)
         found = None if altered is None else altered.get(name)
         if found is not None:
-            taken = np.array(taken) if everything else taken
+            taken = np.array(taken) if index is None else taken
             maps = found.maps if shifts else (found.maps[0], np.zeros_like(found.maps[1]))
             apply_steps_in_place(taken, (times, counts), found.cell, found.steps, maps)
         return pa.array(taken)
@@ -124,12 +122,11 @@ def to_tuples(
             arrays.append(_repeated(column, samples.group, counts))
         else:
             column = samples.unmodelled[name]
-            arrays.append(column if everything else column.take(pa.array(index)))
+            arrays.append(column if index is None else column.take(pa.array(index)))
     arrays += [
         numbers(samples.err[name], name, shifts=False) for name in select if name in samples.columns.modelled
     ]
-    codes = samples.certainty if everything else take_codes(samples.certainty, index)
-    arrays.append(_text_array(*words_of(codes, NAMES)))
+    arrays.append(_text_array(*words_of(take_codes(samples.certainty, index), NAMES)))
     made = [
         array if array.type == one.type else array.cast(one.type)
         for array, one in zip(arrays, schema, strict=True)

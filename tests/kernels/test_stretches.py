@@ -74,7 +74,8 @@ def test_samples_that_are_kept(side, data):
     codes = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), np.uint8)
     index, counts = keep(codes, 2, offsets)
     expected = [i for i, code in enumerate(codes) if code >= 2]
-    assert index.tolist() == expected
+    assert (list(range(n)) if index is None else index.tolist()) == expected
+    assert (index is None) == (len(expected) == n)
     times = np.repeat(first - EVERY * offsets[:-1], np.diff(offsets)) + EVERY * np.arange(offsets[-1])
     assert times_of(index, counts, first, offsets, EVERY).tolist() == times[expected].tolist()
     assert np.repeat(group, counts).tolist() == np.repeat(group, np.diff(offsets))[expected].tolist()

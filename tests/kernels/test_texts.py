@@ -22,6 +22,19 @@ def test_codes_become_words(codes):
     assert texts(*words_of(np.array(codes, np.uint8), WORDS)) == [WORDS[code] for code in codes]
 
 
+@given(st.integers(0, 3), st.integers(0, 40))
+def test_one_code_everywhere(code, n):
+    assert texts(*words_of(np.full(n, code, np.uint8), WORDS)) == [WORDS[code]] * n
+
+
+@pytest.mark.parametrize("length", [1, 3, 4096, 40_000])
+def test_texts_that_are_repeated_beyond_a_block(length):
+    text = "".join(chr(ord("a") + i % 23) for i in range(length))
+    count = 100_000 // length + 3
+    found = texts(*repeated([text.encode(), b"", b"x"], np.array([count, 2, 1])))
+    assert found == [text] * count + ["", "", "x"]
+
+
 @given(st.lists(st.tuples(st.text(max_size=9), st.integers(0, 4))))
 def test_texts_are_repeated(runs):
     counts = np.array([count for _, count in runs], np.int64)
