@@ -192,7 +192,7 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
             )
     assert sizes[1] < 1.5 * sizes[0]
     # A key that is heard of no more is forgotten where it was, and by those who would tell of it.
-    for s in range(160, 230, 5):
+    for s in range(160, 270, 5):
         ways.push({"O": told([(9, s * 1_000_000, float(s % 7), 5.0, 0.0, 0.0)])})
     woken = {place for place in ways.second.kept if (9,) in unpack_state(ways.second.kept[place])[1]["O"]}
     assert woken
