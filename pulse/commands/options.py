@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
@@ -201,7 +202,11 @@ def query_text(given: str) -> str:
 
 
 def parameters(given: Iterable[str] | None) -> dict[str, Any]:
-    """``NAME=VALUE``: a number, or text such as ``'10 s'``."""
+    """``NAME=VALUE``: a number, or text such as ``10 s``; in quotes it is text in any case.
+
+    >>> parameters(["short=10", "code='007'", "symbol=INF"])
+    {'short': 10, 'code': '007', 'symbol': 'INF'}
+    """
     found: dict[str, Any] = {}
     for one in given or ():
         name, value = _named(one, "NAME=VALUE, such as short=10", found)
@@ -257,9 +262,13 @@ def _values(part: str, option: str) -> list[Any]:
 
 
 def _number(text: str) -> int | float | str:
+    """A finite number, or text; in quotes text whatever it looks like: a share may be called 'INF', a code be '007'."""
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        return text if isinstance(number, float) and not math.isfinite(number) else number
     return text

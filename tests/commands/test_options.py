@@ -38,6 +38,8 @@ def test_a_query_as_it_is_or_in_a_file(tmp_path: Path) -> None:
 
 def test_parameters() -> None:
     assert parameters(None) == {}
+    names = parameters(["a='007'", 'b="1e5"', "c=INF", "d=nan", "e='"])  # a share may be called INF
+    assert names == {"a": "007", "b": "1e5", "c": "INF", "d": "nan", "e": "'"}
     given_ = parameters(["a=5", ":b=0.5", "c=10 s", "d=1e3", "e=x=y", "f=2013-10-07 13:30"])
     assert given_ == {"a": 5, "b": 0.5, "c": "10 s", "d": 1000.0, "e": "x=y", "f": "2013-10-07 13:30"}
     assert [type(given_[name]) for name in "abd"] == [int, float, float]
