@@ -310,6 +310,7 @@ PUSHES = sizes(50, 200)  # at most, of each batch size
 LATENESS = 60_000_000
 LOOKED_AT = 60  # seconds between the instants at which a filter's answer is checked: it stands for days
 RATE = 5.0  # ticks a second, of all symbols: prices leave their 1 % within a batch or two, so that solving is timed too
+HORIZON = "72 h"  # longer than a million ticks at that rate last
 BOUND, RECOMPUTED = "pulse, bound by the query", "DuckDB, recomputed"
 
 
@@ -318,7 +319,7 @@ def predictor_of(name: str, ending: str, query: Any = None) -> Predictor:
 
     No model expires before the stream's end: between then and its key's next tuple there would be no answer to check.
     """
-    spec = PredictSpec.of(ticks().schema, horizon="24 h") if ending else ticks("24 h")
+    spec = PredictSpec.of(ticks().schema, horizon=HORIZON) if ending else ticks(HORIZON)
     return Predictor.of(query or parse(f"{QUERIES[name]} {ending}", {"S": spec.schema}).bind({}), {"S": spec})
 
 

@@ -9,6 +9,7 @@ emitted are the results from scratch, and within their bounds DuckDB's on the co
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +50,7 @@ SIZES = sizes((10, 1000), (10, 100, 1000, 10_000))
 TICKS = int(os.environ.get("PULSE_BENCH_TICKS", sizes("200000", "10000000")).split(",")[0])
 RATE_TICKS = min(TICKS, 1_000_000)
 RATES = sizes((0.0001, 0.01), (0.00001, 0.0001, 0.001, 0.01, 0.1))
-BATCHES = sizes((1, 100), (1, 1000))
+BATCHES = sizes((1, 100), (1, 10, 100, 1000))
 BOUNDS = sizes(("0.005%", "0.05%", "0.5%"), ("0.001%", "0.005%", "0.02%", "0.05%", "0.2%", "0.5%", "1%"))
 MODES = {OURS: "adaptive", "pulse, upstream": "upstream", "pulse, downstream": "downstream"}
 AGAIN, DUCK = "pulse, recomputing", "DuckDB, sorted table"
@@ -244,12 +245,20 @@ class Market:
         return self.here.fit(self.file, out=out, keep_tuples=True, overwrite=True, **told, **bound)
 
     def load(self, revisions: int) -> Load:
-        """Revisions whose values change by about as much as prices do within seconds."""
+        """Revisions whose values change by about as much as prices do within seconds; of few, not all are absorbed."""
         if revisions not in self._loads:
-            self._loads[revisions] = generate_load(
-                self.tuples, self.model.schema, revisions=revisions, seed=revisions, size=0.01, again=0.0
-            )
+            loads = (self._generated(revisions, seed) for seed in itertools.count(revisions))
+            self._loads[revisions] = next(one for one in loads if revisions >= 100 or self._moves(one))
         return self._loads[revisions]
+
+    def _generated(self, revisions: int, seed: int) -> Load:
+        return generate_load(
+            self.tuples, self.model.schema, revisions=revisions, seed=seed, size=0.01, again=0.0
+        )
+
+    def _moves(self, load: Load) -> bool:
+        """Whether the model moves, so that there is something to propagate."""
+        return self.held.refitted(load.revisions).counts.absorbed < len(load.revisions)
 
     def reviser(self, mode: str) -> Reviser:
         return self.held.reviser(Macd.text, mode, **self.asked.parameters)

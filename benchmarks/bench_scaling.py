@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.benchmarks.allocation import trim
 from pulse.benchmarks.bench_fit import decode
 from pulse.benchmarks.grown import ASKED, BOUND_FOR, BOUNDS, VARIANTS, WHOLE, Grown, fitted
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
@@ -42,6 +43,7 @@ def market(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("scaling")
     yield Grown(folder, request.param)
     cache.clear()
+    trim()
     shutil.rmtree(folder)
 
 
@@ -71,7 +73,7 @@ def row(market: Grown, what: str, contender: str, **more: Any) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def peers(market: Grown) -> Iterator[dict[str, DuckDB]]:
-    """DuckDB's two forms, each made when first needed."""
+    """One of DuckDB's two forms at a time: the largest size leaves no room for both."""
     made: dict[str, DuckDB] = {}
     yield made
     for peer in made.values():
@@ -80,6 +82,9 @@ def peers(market: Grown) -> Iterator[dict[str, DuckDB]]:
 
 def peer_of(peers: dict[str, DuckDB], market: Grown, contender: str) -> DuckDB:
     if contender not in peers:
+        while peers:
+            peers.popitem()[1].close()
+        trim()
         peers[contender] = market.duckdb(load=contender == SORTED)
     return peers[contender]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pulse.benchmarks.allocation import give_back
 from pulse.benchmarks.recording import apart
 from pulse.session import Session
 
@@ -30,6 +31,13 @@ def compiled() -> None:
         fresh = [sys.executable, "-c", "from pulse.kernels import _jit; _jit.warm()"]
         with apart("compiling all kernels, none of them cached"):
             subprocess.run(fresh, check=True, env={**os.environ, "PULSE_CACHE_DIR": ""})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A chapter leaves nothing behind: the last ones need all the memory there is."""
+    yield
+    give_back(request.module)
 
 
 @pytest.fixture(scope="module")

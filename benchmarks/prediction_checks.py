@@ -108,7 +108,7 @@ def held_as_answer(
     samples = sample(running.state.results.merged(), every)
     table = pa.Table.from_batches([to_tuples(samples, asked.select, possible=True)])
     found = agreement(_told(table, batches), truth, keys=("symbol",), value=value, level=level, slack=slack)
-    assert found.faults == {}
+    assert found.faults == {}, found.faults
     return Accuracy(found.precision, found.recall, float(found.certified), float(found.observed), slack)
 
 
