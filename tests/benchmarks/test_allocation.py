@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -38,5 +39,4 @@ def test_freed_memory_is_given_back() -> None:
 
 def resident() -> int:
     """Pages of this process in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1])
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1])
