@@ -12,7 +12,7 @@ Layers, each importing strictly lower ones::
         |            |
     registry         |                          generators
         |            |                               |
-    ais_any ---------+                      ticks  objects  vessels
+    ais_any ---------+                      ticks  objects  vessels  sensors
         |                                            |
     ais_danish  ais_marinecadastre  ais_parquet    knobs   rows
         |                                |

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError, readable
 from pulse.datasets.objects import Objects
 from pulse.datasets.rows import parse_rows
+from pulse.datasets.sensors import Sensors
 from pulse.datasets.ticks import Ticks
 from pulse.datasets.vessels import Following, Vessels
 
@@ -37,17 +40,17 @@ class Generator(Protocol):
         """The columns."""
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Rows without end, sorted by t."""
+        """Rows without end, sorted by t, or as they arrive where that is a column."""
 
 
-KINDS: dict[str, Callable[..., Ticks | Objects | Vessels]] = {
-    kind.kind: kind for kind in (Ticks, Objects, Vessels)
-}
+Maker = Ticks | Objects | Vessels | Sensors
+KINDS: dict[str, Callable[..., Maker]] = {kind.kind: kind for kind in (Ticks, Objects, Vessels, Sensors)}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was generated: ``first`` and ``last`` are µs since 1970; ``following`` is the ground truth of vessels."""
+    """What was generated: ``first`` and ``last`` are µs since 1970; ``following`` is the ground truth of vessels, ``accents`` are
+    the lines of the log that announces changes of unit."""
 
     kind: str
     path: str
@@ -59,6 +62,7 @@ class Summary:
     last: int
     knobs: dict[str, Any]
     following: tuple[Following, ...] = ()
+    accents: tuple[str, ...] = ()
 
 
 def frame(kind: str, rows: int | str, seed: int = 0, **knobs: Any) -> pa.Table:
@@ -69,7 +73,7 @@ def frame(kind: str, rows: int | str, seed: int = 0, **knobs: Any) -> pa.Table:
     """
     maker, number = make(kind, **knobs), parse_rows(rows)
     table = pa.concat_tables(_pieces(maker, number, seed)).combine_chunks()
-    made = _origin(maker, number, seed, table.column("t")[-1].value)
+    made = _origin(maker, number, seed, _times(table)[1])
     return table.replace_schema_metadata({METADATA: made})
 
 
@@ -86,7 +90,8 @@ def generate(
 ) -> Summary:
     """Write generated rows to a Parquet file. ``progress`` is told the number of rows written so far.
 
-    The file appears only when it is complete. How it was made, and who follows whom, is in its metadata: see :func:`origin`.
+    The file appears only when it is complete. How it was made, who follows whom and which units change is in its metadata: see
+    :func:`origin`.
     """
     maker, number, path = make(kind, **knobs), parse_rows(rows), Path(out_path)
     if group_rows < 1:
@@ -115,10 +120,11 @@ def generate(
         last,
         dataclasses.asdict(maker),
         _following(maker, seed, last),
+        _accents(maker, seed, last),
     )
 
 
-def make(kind: str, **knobs: Any) -> Ticks | Objects | Vessels:
+def make(kind: str, **knobs: Any) -> Maker:
     """The generator of a kind, its knobs checked."""
     if kind not in KINDS:
         raise UnknownFormatError(_not_there("generator", kind, list(KINDS)))
@@ -130,7 +136,7 @@ def make(kind: str, **knobs: Any) -> Ticks | Objects | Vessels:
 
 
 def origin(source: str | os.PathLike[str] | pa.Table) -> dict[str, Any]:
-    """How a generated file or table was made: kind, seed, rows, knobs and, for vessels, the list ``following``."""
+    """How a generated file or table was made: kind, seed, rows, knobs, and the lists ``following`` and ``accents``."""
     if isinstance(source, pa.Table):
         where, metadata = "the table", source.schema.metadata or {}
     else:
@@ -144,12 +150,19 @@ def origin(source: str | os.PathLike[str] | pa.Table) -> dict[str, Any]:
         )
     made: dict[str, Any] = json.loads(text)
     made["following"] = [Following(*one) for one in made["following"]]
-    return made
+    return {"accents": [], **made}  # files of 0.1.0 do not speak of them
 
 
-def _origin(maker: Ticks | Objects | Vessels, rows: int, seed: int, last: int) -> str:
+def _origin(maker: Maker, rows: int, seed: int, last: int) -> str:
     made = {"kind": maker.kind, "seed": seed, "rows": rows, "knobs": dataclasses.asdict(maker)}
-    return json.dumps({**made, "following": _following(maker, seed, last)})
+    truth = {"following": _following(maker, seed, last), "accents": _accents(maker, seed, last)}
+    return json.dumps({**made, **truth})
+
+
+def _times(table: pa.Table) -> tuple[int, int]:
+    """The first and the last."""
+    found = pc.min_max(table.column("t"))
+    return found["min"].value, found["max"].value
 
 
 def _pieces(maker: Generator, rows: int, seed: int) -> Iterator[pa.Table]:
@@ -162,7 +175,7 @@ def _pieces(maker: Generator, rows: int, seed: int) -> Iterator[pa.Table]:
 
 
 def _write(
-    maker: Ticks | Objects | Vessels,
+    maker: Maker,
     rows: int,
     seed: int,
     path: Path,
@@ -170,8 +183,7 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> tuple[int, int]:
     """Stream to a file; the first and the last time."""
-    first: int | None = None
-    last, done = 0, 0
+    first, last, done = sys.maxsize, -sys.maxsize, 0
     waiting: list[pa.Table] = []
     with pq.ParquetWriter(path, maker.schema(), compression="zstd", store_schema=False) as writer:
 
@@ -186,17 +198,20 @@ def _write(
                     progress(done)
 
         for piece in _pieces(maker, rows, seed):
-            times = piece.column("t")
-            first = times[0].value if first is None else first
-            last = times[-1].value
+            begin, end = _times(piece)
+            first, last = min(first, begin), max(last, end)
             waiting.append(piece)
             flush(group_rows)
         flush(1)
         writer.add_key_value_metadata({METADATA: _origin(maker, rows, seed, last)})
-    return first or 0, last
+    return first, last
 
 
-def _following(maker: Ticks | Objects | Vessels, seed: int, until: int) -> tuple[Following, ...]:
+def _accents(maker: Maker, seed: int, until: int) -> tuple[str, ...]:
+    return tuple(maker.accents(seed, until)) if isinstance(maker, Sensors) else ()
+
+
+def _following(maker: Maker, seed: int, until: int) -> tuple[Following, ...]:
     return tuple(maker.following(seed, until)) if isinstance(maker, Vessels) else ()
 
 

@@ -12,6 +12,9 @@ a short while ago. Then it swings out to some kilometres' distance for some hour
     wake ____/          \\____ …
 
 When they follow is known exactly, and recorded (:class:`Following`); the summary and the file's metadata carry it.
+
+With ``late``, rows come in the order in which they arrive, and say when (``t_recv``): by radio about a second after they were
+sent, the share ``late`` of them by relay, half a minute to five minutes after. What is sent stays the same.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ _TURN = 0.15  # degrees per second, standard deviation, while turning
 _SWING = 1800.0  # seconds from the wake to full distance
 _AWAY = 5000.0  # metres
 _MOST_LAG = 6  # steps
+# Seconds from sending to arrival. Reports of a vessel are more than a second apart, so those by radio keep their order.
+_RADIO, _RELAY = (0.2, 1.2), (30.0, 300.0)
+_STREAMS = 6
 FIRST_ID = 200_000_000
 
 
@@ -53,7 +59,8 @@ class Following(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Vessels:
     """``vessels``, ``followers`` among them; ``noise``: of positions, metres; ``turns``: share of ten-minute spans with a
-    turn; ``anchored``: share at anchor; ``gaps``: share of spans unheard; ``area``: side of the square at the start."""
+    turn; ``anchored``: share at anchor; ``gaps``: share of spans unheard; ``late``: share of reports that arrive late, for which
+    rows are in order of arrival; ``area``: side of the square at the start."""
 
     kind: ClassVar[str] = "vessels"
 
@@ -63,6 +70,7 @@ class Vessels:
     turns: float = 0.3
     anchored: float = 0.3
     gaps: float = 0.02
+    late: float = 0.0
     area: float = 200_000.0
     start: str = "2024-01-01"
 
@@ -74,7 +82,7 @@ class Vessels:
                 f"followers: {self.followers} need as many leaders, but there are {self.vessels} vessels"
             )
         not_negative("noise", self.noise)
-        for name in ("turns", "anchored", "gaps"):
+        for name in ("turns", "anchored", "gaps", "late"):
             share(name, getattr(self, name))
         if self.gaps == 1 or (self.anchored == 1 and self.vessels == 2 * self.followers):
             raise DatasetError("gaps: if everything is unheard there are no rows; expected a share below 1")
@@ -82,16 +90,22 @@ class Vessels:
         start_microseconds(self.start)
 
     def schema(self) -> pa.Schema:
-        """id, t, x, y, sog, cog."""
+        """id, t, x, y, sog, cog, and with late reports t_recv."""
         numbers = [(name, pa.float64()) for name in ("x", "y", "sog", "cog")]
-        return pa.schema([("id", pa.int64()), ("t", TIME), *numbers])
+        arrival = [("t_recv", TIME)] if self.late else []
+        return pa.schema([("id", pa.int64()), ("t", TIME), *numbers, *arrival])
 
     def tables(self, seed: int) -> Iterator[pa.Table]:
-        """Without end, sorted by t."""
+        """Without end, sorted by t, or by t_recv."""
         fleet = _Fleet(self, seed)
+        arrivals = _Arrivals(self, seed) if self.late else None
         slabs = max(1, min(36, _ROWS // (_STEPS * self.vessels)))
         while True:
-            yield self._table(fleet.advance(slabs))
+            reports = fleet.advance(slabs)
+            if arrivals is not None:
+                reports = arrivals.until(fleet.seconds * 1_000_000, reports)
+            if len(reports["t"]):
+                yield self._table(reports)
 
     def following(self, seed: int, until: int) -> list[Following]:
         """Who truly follows whom, and when, up to ``until`` (µs since 1970)."""
@@ -103,6 +117,8 @@ class Vessels:
         t = start_microseconds(self.start) + reports["t"]
         columns = [pa.array(reports["who"] + FIRST_ID), pa.array(t).view(TIME)]
         columns += [pa.array(reports[name]) for name in ("x", "y", "sog", "cog")]
+        if self.late:
+            columns.append(pa.array(start_microseconds(self.start) + reports["t_recv"]).view(TIME))
         return pa.table(columns, schema=self.schema())
 
 
@@ -145,12 +161,36 @@ class _Wakes:
         return found
 
 
+class _Arrivals:
+    """Reports on their way: each arrives by radio or by relay, and is handed out when it does."""
+
+    def __init__(self, of: Vessels, seed: int) -> None:
+        self.of = of
+        self.relay = streams(seed, _STREAMS)[-1]
+        self.waiting: dict[str, Any] = {}
+
+    def until(self, end: int, sent: dict[str, Any]) -> dict[str, Any]:
+        """What arrives before ``end`` (µs), in that order; ``sent`` are all reports that were sent since the last call."""
+        n = len(sent["t"])
+        chance = self.relay.random((3, n))
+        radio = _RADIO[0] + chance[1] * (_RADIO[1] - _RADIO[0])
+        relayed = _RELAY[0] + chance[2] * (_RELAY[1] - _RELAY[0])
+        delay = np.where(chance[0] < self.of.late, relayed, radio)
+        sent = {**sent, "t_recv": sent["t"] + np.floor(delay * 1000).astype(np.int64) * 1000}
+        if self.waiting:
+            sent = {name: np.concatenate([self.waiting[name], values]) for name, values in sent.items()}
+        order = np.argsort(sent["t_recv"], kind="stable")
+        there = np.searchsorted(sent["t_recv"][order], end)
+        self.waiting = {name: values[order[there:]] for name, values in sent.items()}
+        return {name: values[order[:there]] for name, values in sent.items()}
+
+
 class _Fleet:
     """Where all vessels are, step by step, and what they report."""
 
     def __init__(self, of: Vessels, seed: int) -> None:
         self.of = of
-        begin, wake, self.move, self.report, self.shake = streams(seed, 5)
+        begin, wake, self.move, self.report, self.shake, _ = streams(seed, _STREAMS)
         self.wakes = _Wakes(of, wake)
         n = of.vessels
         self.course = begin.uniform(0, 2 * np.pi, n)  # radians, clockwise from north

@@ -15,10 +15,12 @@ from pulse.commands.options import JsonSummary
 def generate(
     kind: Annotated[
         str,
-        typer.Argument(help="ticks, vessels or objects.", autocompletion=completing.words(*completing.KINDS)),
+        typer.Argument(
+            help="ticks, vessels, objects or sensors.", autocompletion=completing.words(*completing.KINDS)
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The Parquet file to write.")],
-    rows: Annotated[str, typer.Option("--rows", help="How many: 250k, 10M, 1e6.")] = "1M",
+    rows: Annotated[str, typer.Option("--rows", help="How many: 250k, 10M, 1500.")] = "1M",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same rows.")] = 0,
     knob: Annotated[
         list[str] | None,
@@ -28,22 +30,35 @@ def generate(
             autocompletion=completing.knobs,
         ),
     ] = None,
+    accents: Annotated[
+        Path | None,
+        typer.Option(
+            "--accents", help="A file for the log of accents that announces changes of unit (sensors)."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
     as_json: JsonSummary = False,
 ) -> None:
-    """Write generated ticks, vessels or moving objects to a Parquet file.
+    """Write generated ticks, vessels, moving objects or readings of sensors to a Parquet file.
 
     \b
     Examples:
       pulse generate ticks --rows 10M --out ticks.parquet
       pulse generate vessels --rows 1M --seed 7 --out vessels.parquet
       pulse generate objects --rows 1M --knob objects=100 --knob rate=3000 --out objects.parquet
+      pulse generate vessels --rows 100k --knob late=0.02 --out arrived.parquet
+      pulse generate sensors --rows 100k --knob fahrenheit=0.05 --out sensors.parquet --accents units.log
     """
     from pulse.commands.options import knobs
     from pulse.commands.progress import Bar
     from pulse.commands.starting import leave_pandas_out
+    from pulse.datasets.errors import OutputError
     from pulse.datasets.generators import generate as write
 
+    if accents is not None and accents.exists() and not overwrite:
+        raise OutputError(
+            f"--accents {accents}: exists already; remove it first, choose another name, or say --overwrite"
+        )
     leave_pandas_out()
     with Bar(quiet=as_json) as bar:
         made = write(
@@ -55,6 +70,8 @@ def generate(
             progress=lambda done: bar.update("", done),
             **knobs(knob),
         )
+    if accents is not None:
+        _write_log(accents, made.accents)
     if as_json:
         summary = {
             "kind": made.kind,
@@ -63,9 +80,21 @@ def generate(
             "bytes": made.size,
             "seconds": made.seconds,
         }
-        typer.echo(json.dumps({**summary, "seed": made.seed, "knobs": made.knobs}, indent=2, default=str))
+        more = {"seed": made.seed, "knobs": made.knobs, "accents": made.accents}
+        typer.echo(json.dumps({**summary, **more}, indent=2, default=str))
         return
     speed = made.rows / max(made.seconds, 1e-9) / 1e6
     typer.echo(
         f"{made.rows:,} {made.kind} in {made.path}, {made.size / 1e6:,.1f} MB, {made.seconds:.1f} s ({speed:.1f} M rows/s)"
     )
+    if accents is not None:
+        typer.echo(f"{len(made.accents):,} accents in {accents}")
+
+
+def _write_log(path: Path, lines: tuple[str, ...]) -> None:
+    from pulse.datasets.errors import OutputError
+
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as e:
+        raise OutputError(f"--accents {path}: cannot be written ({e}); is the folder there?") from e

@@ -22,7 +22,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("kind", ["ticks", "vessels", "objects"])
+@pytest.mark.parametrize("kind", ["ticks", "vessels", "objects", "sensors"])
 def test_it_writes_the_rows_asked_for(kind: str, tmp_path: Path) -> None:
     out = tmp_path / "data.parquet"
     assert f"1,000 {kind}" in run(kind, "--rows", "1k", "--out", str(out))
@@ -45,6 +45,24 @@ def test_json_tells_the_knobs(tmp_path: Path) -> None:
     )
     assert said["rows"] == 10
     assert said["knobs"]["objects"] == 3
+
+
+def test_the_log_of_accents(tmp_path: Path) -> None:
+    log, asked = (
+        tmp_path / "units.log",
+        ["sensors", "--rows", "2k", "--knob", "sensors=4", "--knob", "switch=1"],
+    )
+    said = run(*asked, "--knob", "fahrenheit=0.5", "--out", str(tmp_path / "s"), "--accents", str(log))
+    assert said.splitlines()[-1] == f"2 accents in {log}"
+    assert [line.split(maxsplit=1)[0] for line in log.read_text().splitlines()] == [
+        "2024-01-01T01:00:00.000000Z",
+        "2024-01-01T02:00:00.000000Z",
+    ]
+    with pytest.raises(DatasetError, match=r"--accents .*units.log: exists already"):
+        run(*asked, "--out", str(tmp_path / "t"), "--accents", str(log))
+    assert not (tmp_path / "t").exists()
+    with pytest.raises(DatasetError, match="is the folder there"):
+        run(*asked, "--out", str(tmp_path / "t"), "--accents", str(tmp_path / "no" / "units.log"))
 
 
 def test_bad_words_are_named(tmp_path: Path) -> None:

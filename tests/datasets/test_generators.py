@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.datasets import frame, generate, get_format, origin, parse_rows
+from pulse.core.schema import StreamSchema
+from pulse.datasets import frame, generate, get_format, origin, parse_rows, read_revisions
+from pulse.datasets.arrivals import late_rows
 from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError
 from pulse.datasets.generators import make
 from pulse.datasets.ticks import symbol_names
 from pulse.datasets.vessels import FIRST_ID
+from pulse.stream.log import AccentLog
 
-KINDS = ["ticks", "objects", "vessels"]
+KINDS = ["ticks", "objects", "vessels", "sensors"]
 
 
 def us(table: pa.Table) -> np.ndarray:
@@ -43,6 +47,7 @@ def test_same_seed_same_rows_however_written(kind: str, tmp_path: Path) -> None:
     made = origin(tmp_path / "a.parquet")
     assert (made["kind"], made["seed"], made["knobs"]) == (kind, 3, summary.knobs)
     assert made["following"] == list(summary.following) == origin(whole)["following"]
+    assert made["accents"] == list(summary.accents) == origin(whole)["accents"]
     assert list(tmp_path.iterdir()) == [tmp_path / "a.parquet"]
 
 
@@ -168,6 +173,99 @@ def test_vessels_report_as_ais_does() -> None:
     assert table["id"].to_numpy().min() >= FIRST_ID
 
 
+def test_late_reports_come_in_order_of_arrival_and_are_the_same_reports() -> None:
+    knobs: dict[str, Any] = {"vessels": 30, "followers": 5}
+    table, sent = frame("vessels", 90_000, 3, late=0.05, **knobs), frame("vessels", 100_000, 3, **knobs)
+    arrival = table["t_recv"].combine_chunks().view(pa.int64()).to_numpy()
+    delay = (arrival - us(table)) / 1e6
+    assert (np.diff(arrival) >= 0).all()
+    assert delay.min() >= 0.2
+    assert delay.max() <= 300.0
+    relayed = delay > 2.0
+    assert relayed.mean() == pytest.approx(0.05, rel=0.1)
+    assert delay[relayed].min() >= 30.0
+    # What came by radio is in order, and what came by relay mostly is not.
+    assert late_rows(table["id"].to_numpy()[~relayed], us(table)[~relayed]).sum() == 0
+    behind = late_rows(table["id"].to_numpy(), us(table))
+    assert (behind <= relayed).all()
+    assert behind.sum() > 0.6 * relayed.sum()
+    # All that was sent more than five minutes before the last arrival is there, as it was sent.
+    whole = us(sent) < arrival[-1] - 300_000_000
+    names = ["t", "id", "x", "y", "sog", "cog"]
+    by_time = table.sort_by([("t", "ascending"), ("id", "ascending")]).select(names)
+    as_sent = sent.filter(pa.array(whole)).sort_by([("t", "ascending"), ("id", "ascending")]).select(names)
+    assert by_time.slice(0, as_sent.num_rows).to_pylist() == as_sent.to_pylist()
+    assert origin(table)["following"][0] == origin(sent)["following"][0]
+
+
+def test_late_reports_are_read_as_revisions(tmp_path: Path) -> None:
+    generate("vessels", 20_000, tmp_path / "a.parquet", 1, vessels=30, followers=5, late=0.05)
+    schema = StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"})
+    found = read_revisions(str(tmp_path / "a.parquet"), schema)
+    table = pq.read_table(tmp_path / "a.parquet")
+    expected = late_rows(table["id"].to_numpy(), us(table))
+    assert found.revisions.table.num_rows == expected.sum() > 500
+
+
+def readings(table: pa.Table, sensor: str) -> tuple[np.ndarray, np.ndarray]:
+    own = pc.equal(table["sensor"].cast(pa.string()), sensor)
+    return us(table.filter(own)) / 3.6e9 - us(table)[0] // 3_600_000_000, table.filter(own)["temp"].to_numpy()
+
+
+def test_sensors_know_day_and_night_and_report_in_turn() -> None:
+    table = frame("sensors", 200_000, 1, sensors=20, weather=0.0, noise=0.0, dropouts=0.0)
+    hours, temp = readings(table, "s007")
+    assert len(hours) == 10_000
+    gaps = np.diff(hours) * 3600
+    assert np.abs(gaps - 60).max() <= 60 * 0.05 + 0.001
+    assert np.allclose(temp * 10, np.rint(temp * 10))
+    by_hour = [temp[(hours % 24).astype(int) == hour].mean() for hour in range(24)]
+    assert int(np.argmax(by_hour)) in (14, 15)
+    assert int(np.argmin(by_hour)) in (2, 3)
+    assert 8 < max(by_hour) - min(by_hour) < 12  # twice ``daily``, a fifth more or less
+
+
+def test_weather_is_common_noise_is_not_and_dropouts_are_hours() -> None:
+    knobs: dict[str, Any] = {"sensors": 10, "daily": 0.0, "step": 0.0, "every": 300.0}
+    table = frame("sensors", 200_000, 2, weather=3.0, noise=0.0, dropouts=0.0, **knobs)
+    daily = [readings(table, f"s00{i}")[1][: 69 * 288].reshape(69, 288).mean(axis=1) for i in range(10)]
+    assert np.corrcoef(daily)[0, 1:].min() > 0.99
+    assert np.std(daily[0]) == pytest.approx(3.0, rel=0.4)
+    noisy = frame("sensors", 200_000, 2, weather=3.0, noise=0.5, dropouts=0.0, **knobs)
+    assert np.std(noisy["temp"].to_numpy() - table["temp"].to_numpy()) == pytest.approx(0.5, rel=0.02)
+    gaps = frame("sensors", 200_000, 2, weather=3.0, noise=0.0, dropouts=0.2, **knobs)
+    hours, temp = readings(gaps, "s003")
+    there, all_hours = set(hours.astype(int).tolist()), int(hours[-1]) + 1
+    assert 1 - len(there) / all_hours == pytest.approx(0.2, abs=0.04)
+    full = np.bincount(hours.astype(int))[:-1]
+    assert full[full > 0].min() >= 11  # an hour is heard as a whole, or not at all
+    until, known = readings(table, "s003")[0][-1], readings(table, "s003")[1]
+    assert set(temp[hours < until].tolist()) <= set(known.tolist())
+
+
+def test_some_sensors_go_over_to_fahrenheit_as_their_accents_say() -> None:
+    knobs: dict[str, Any] = {"sensors": 20, "step": 0.0, "dropouts": 0.0}
+    table, plain = (
+        frame("sensors", 40_000, 4, fahrenheit=0.25, switch=3.5, **knobs),
+        frame("sensors", 40_000, 4, **knobs),
+    )
+    made = origin(table)
+    log = AccentLog.parse(made["accents"], times=["t"])
+    start = us(table)[0] // 86_400_000_000 * 86_400_000_000
+    assert [one.position - start for one in log.accents] == [
+        int((3.5 + i) * 3_600_000_000) for i in range(len(log.accents))
+    ]
+    assert len(log.accents) == 5
+    temp = plain["temp"].to_numpy().copy()
+    for one, line in zip(log.accents, made["accents"], strict=True):
+        name = line.split("'")[1]
+        theirs = (pc.equal(plain["sensor"].cast(pa.string()), name).to_numpy()) & (us(plain) >= one.position)
+        temp[theirs] = temp[theirs] * 9 / 5 + 32
+    np.testing.assert_allclose(table["temp"].to_numpy(), temp, rtol=1e-12, atol=1e-9)
+    assert origin(frame("sensors", 4_000, 4, fahrenheit=0.25, switch=3.5, **knobs))["accents"] == []
+    assert origin(plain)["accents"] == []
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [("10M", 10**7), ("250k", 250_000), ("1.5G", 1_500_000_000), ("1_000", 1000), (" 2,000 ", 2000), (5, 5), ("2b", 2 * 10**9)],
@@ -208,6 +306,11 @@ def test_rows_of_any_text(text: str) -> None:
         ("vessels", {"followers": 600}, "followers: 600 need as many leaders"),
         ("vessels", {"gaps": 1.0}, "no rows"),
         ("vessels", {"noise": -1}, "noise: expected a number of at least zero"),
+        ("vessels", {"late": 2}, "late: expected a share"),
+        ("sensors", {"every": 0.001}, "every: expected at least 0.01 seconds"),
+        ("sensors", {"dropouts": 1.0}, "dropouts: if every hour is silent there are no rows"),
+        ("sensors", {"fahrenheit": -0.1}, "fahrenheit: expected"),
+        ("sensors", {"sensors": 10**6}, "sensors: expected a whole number"),
     ],
 )
 def test_bad_knobs(kind: str, knobs: dict[str, Any], match: str) -> None:
@@ -265,6 +368,9 @@ def test_extreme_knobs_still_give_sorted_rows() -> None:
         ("objects", {"objects": 5000, "tuples_per_segment": 10**6, "change": 0.0}),
         ("vessels", {"vessels": 1, "followers": 0, "anchored": 1.0, "gaps": 0.0}),
         ("vessels", {"vessels": 5000, "followers": 2500, "turns": 1.0}),
+        ("sensors", {"sensors": 1, "every": 0.01}),
+        ("sensors", {"sensors": 1, "every": 1e6, "dropouts": 0.99}),
+        ("sensors", {"sensors": 32_000, "every": 1.0, "fahrenheit": 1.0, "switch": 0.0}),
     ):
         table = frame(kind, 20_000, **knobs)
         assert table.num_rows == 20_000
