@@ -53,11 +53,6 @@ class ErrorBound(ABC):
     def scaled(self, factor: float) -> ErrorBound:
         """The bound ``factor`` times as wide."""
 
-    @property
-    @abstractmethod
-    def is_zero(self) -> bool:
-        """Whether only the truth itself will do, whatever its value."""
-
 
 @dataclass(frozen=True)
 class Absolute(ErrorBound):
@@ -75,11 +70,6 @@ class Absolute(ErrorBound):
     def scaled(self, factor: float) -> Absolute:
         """The same kind of bound, ``factor`` times as wide."""
         return Absolute(self.value * _checked(factor, "a factor"))
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether the model must equal the truth."""
-        return self.value == 0.0
 
     def __str__(self) -> str:
         return _text(self.value)
@@ -101,11 +91,6 @@ class Relative(ErrorBound):
     def scaled(self, factor: float) -> Relative:
         """The same kind of bound, ``factor`` times as wide."""
         return Relative(self.percent * _checked(factor, "a factor"))
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether the model must equal the truth."""
-        return self.percent == 0.0
 
     def __str__(self) -> str:
         return f"{_text(self.percent)}%"
@@ -130,11 +115,6 @@ class RelativeWithFloor(ErrorBound):
         """The same kind of bound, ``factor`` times as wide."""
         factor = _checked(factor, "a factor")
         return RelativeWithFloor(self.percent * factor, self.floor * factor)
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether the model must equal the truth."""
-        return self.percent == 0.0 and self.floor == 0.0
 
     def __str__(self) -> str:
         return f"{_text(self.percent)}% or {_text(self.floor)}"

@@ -78,14 +78,6 @@ def test_scaling_scales_the_bound_at_every_truth(bound, factor, truth):
     )
 
 
-def test_zero():
-    assert Absolute(0).is_zero
-    assert Relative(0).is_zero
-    assert RelativeWithFloor(0, 0).is_zero
-    assert not RelativeWithFloor(0, 1e-300).is_zero
-    assert not Relative(1e-300).is_zero
-
-
 @pytest.mark.parametrize("factor", [-1.0, math.nan, math.inf])
 def test_a_bad_factor(factor):
     with pytest.raises(BoundError, match="factor"):
