@@ -8,8 +8,8 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray
 from pulse.core.time import LIMIT
 
-FILE, ROW = "_pulse_file", "_pulse_row"
-WHENCE = (FILE, ROW)
+FILE, ROW, PLACE = "_pulse_file", "_pulse_row", "_pulse_place"
+WHENCE = (FILE, ROW, PLACE)
 """Columns beside a tuple's own that say where it is from, if they are there: they go along, so that a row set aside tells."""
 
 

@@ -41,7 +41,15 @@ from pulse.runtime.predictive_revisions import kept_behind
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
-from pulse.runtime.predictive_undoing import ROW, TupleUndoing, decoded, encoded, unblanked
+from pulse.runtime.predictive_undoing import (
+    ROW,
+    TupleUndoing,
+    as_came,
+    decoded,
+    encoded,
+    numbered,
+    unblanked,
+)
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents import Accent, AlterData, Control, Punctuation
 from pulse.stream.affine import Affine
@@ -52,6 +60,7 @@ from pulse.stream.steps import Alteration, Steps
 from pulse.stream.units import Units
 from pulse.stream.validity import Existence
 from pulse.stream.values import ValueSet
+from pulse.validation.aside import PLACE
 
 if TYPE_CHECKING:
     from pulse.runtime.prediction import Emission, Prediction
@@ -101,6 +110,7 @@ class Heard:
     count: int = 0
     before: Restating | None = None
     refused: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples: each place has its own
+    recorded: Mapping[str, pa.Table] = field(default_factory=dict)  # those that were undone, before they were
 
     def told_by(self, place: int) -> Heard:
         """What one place of many says of accents: they all hear the same, and the first one tells."""
@@ -148,6 +158,7 @@ class Follower:
         came, found = dict(tables), dict(tables)
         aside: dict[str, pa.Table] = {}
         refused: dict[str, pa.Table] = {}
+        recorded: dict[str, pa.Table] = {}
         for stream, hears in self.predictor.hears.items():
             self._pass_by(stream)
             rows: IntArray | None = None
@@ -165,6 +176,7 @@ class Follower:
             if bad:
                 aside[stream] = decoded(pa.concat_tables(bad, promote_options="permissive"))
             if stream in came:
+                recorded[stream] = came[stream]
                 came[stream], found[stream], unfit = self._fitted(stream, came[stream], rows)
                 if unfit:
                     refused[stream] = decoded(pa.concat_tables(unfit, promote_options="permissive"))
@@ -172,7 +184,7 @@ class Follower:
         if evolving:
             self.through.add(self.predictor, evolving)
             self.restating = self.through.restating(self._answer_time)
-        return Heard(came, found, aside, count, before, refused)
+        return Heard(came, found, aside, count, before, refused, recorded)
 
     def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
         """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
@@ -180,10 +192,14 @@ class Follower:
             self.predictor.standing, (heard.before, self.restating), (held, after), changes
         )
 
-    def told(self, stream: str, aside: pa.Table) -> pa.Table:
-        """Tuples that a validator set aside, with their keys, and without values that it was not given."""
+    def told(self, stream: str, aside: pa.Table, heard: Heard) -> pa.Table:
+        """Tuples that a validator set aside, as they came, and without values that it was not given."""
         hears = self.predictor.hears.get(stream)
-        return decoded(aside if hears is None else unblanked(aside, hears.unread))
+        if hears is None:
+            return decoded(aside)
+        if stream in heard.recorded:
+            aside = as_came(aside, heard.recorded[stream])
+        return decoded(unblanked(aside, hears.unread))
 
     def ending(self) -> Ending | None:
         """Where and why the job ends, if it does."""
@@ -315,15 +331,15 @@ class Follower:
             at = instants(table.column(time))
         else:
             at = np.zeros(table.num_rows, np.int64) if rows is None else rows
-        if len(one):
-            table = encoded(table, self._keys(stream))
+        place = [PLACE] if len(one) else []
+        if place:
+            table = numbered(encoded(table, self._keys(stream)))
         fitting = one.fitting(table, at, by, hears, self.predictor.specs[stream].schema)
         others = [name for name, _ in hears.others if name in table.column_names]
-        if not others:
+        if not others and not place:
             return fitting.came, fitting.undone, fitting.aside
-        parts = (fitting.came, fitting.undone, *fitting.aside)
-        came, undone, *aside = (part.drop_columns(others) for part in parts)
-        return came, undone, aside
+        came, *aside = (part.drop_columns([*others, *place]) for part in (fitting.came, *fitting.aside))
+        return came, fitting.undone.drop_columns(others), aside
 
 
 def reach(predictor: Predictor) -> int:
@@ -346,7 +362,8 @@ def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission
 
 def with_aside(emission: Emission, follower: Follower, heard: Heard, changes: int) -> dict[str, Any]:
     """Tuples and accents that were set aside, and the figures with them."""
-    aside, more, tuples = {stream: follower.told(stream, one) for stream, one in emission.aside.items()}, 0, 0
+    aside = {stream: follower.told(stream, one, heard) for stream, one in emission.aside.items()}
+    more = 0
     for stream, table in heard.all_aside().items():
         both = [aside[stream], table] if stream in aside else [table]
         aside[stream] = pa.concat_tables(both, promote_options="permissive")

@@ -201,7 +201,7 @@ class Validating(Keeping):
             tally.revisions, tally.absorbed = tally.revisions + one.revisions, tally.absorbed + one.absorbed
             if one.aside is not None and one.aside.num_rows:
                 tally.aside += one.aside.num_rows
-                told = packed_table(follower.told(stream, one.aside))
+                told = packed_table(follower.told(stream, one.aside, heard))
                 out.append(row(1 + place, ASIDE, stream=stream, now=now, payload=told))
         watermark = None if now is None else follower.watermark(now, self.lateness)
         if watermark is not None:

@@ -13,6 +13,7 @@ from pulse.runtime.predictive_turns import Turns, steps_of
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description
 from pulse.stream.steps import Alteration, Steps
+from pulse.validation.aside import PLACE, WHENCE
 
 ROW = "\0row"  # the name of the place of a row: no attribute is called so
 
@@ -111,6 +112,32 @@ def unblanked(table: pa.Table, unread: Collection[str]) -> pa.Table:
             nothing = pa.nulls(table.num_rows, pa.float64())
             table = table.set_column(table.column_names.index(name), name, nothing)
     return table
+
+
+def numbered(table: pa.Table) -> pa.Table:
+    """Tuples with their places in the batch, by which those that are set aside are found as they came."""
+    return table.append_column(PLACE, pa.array(np.arange(table.num_rows)))
+
+
+def as_came(aside: pa.Table, recorded: pa.Table) -> pa.Table:
+    """Tuples that were set aside after they had been undone, as they came; of values in reasons it is said that they are not."""
+    if PLACE not in aside.column_names:
+        return aside
+    own = recorded.take(aside.column(PLACE))
+    undone = np.zeros(aside.num_rows, bool)
+    for place, name in enumerate(aside.column_names):
+        if name in own.column_names and name not in WHENCE:
+            came = own.column(name)
+            undone |= np.array(
+                [a != b for a, b in zip(aside.column(name).to_pylist(), came.to_pylist(), strict=True)], bool
+            )
+            aside = aside.set_column(place, name, came)
+    reasons = [
+        f"{why} (values here are in the units of the stream's start)" if other and "expected" in why else why
+        for why, other in zip(aside.column("reason").to_pylist(), undone, strict=True)
+    ]
+    aside = aside.set_column(aside.column_names.index("reason"), "reason", pa.array(reasons, pa.string()))
+    return aside.drop_columns([PLACE])
 
 
 def _applied(

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pulse.runtime.predictive_job import job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_parcels import Packer, unpacked_table
 from pulse.runtime.sinks import read_changes
@@ -200,3 +202,47 @@ def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     expected, got = (held(read_changes(tmp_path / one / "out"), "price") for one in ("local", "spark"))
     assert close(got, expected)
     assert not aside(tmp_path / "spark")
+
+
+@pytest.mark.parametrize("way", ["log", "rows"])
+@pytest.mark.parametrize("revised", [False, True])
+def test_rows_are_set_aside_as_they_came(tmp_path: Path, way: str, revised: bool) -> None:
+    """A quarter from 5 s on: who looks for what was set aside finds the numbers that are in the file."""
+    told = [
+        ("+I", "a", 0, 100.0, None),
+        ("+I", None, 5, None, "[[k = 'a', alter(v, y / 4)]]"),
+        ("+I", "a", 10, 25.0, None),
+        ("+I", "b", 10, 70.0, None),
+        ("-D" if revised else "+I", "a", 8, 77.0, None),
+        ("-D" if revised else "+I", "b", 8, 88.0, None),
+    ]
+    op, k, t, v, accent = zip(*[row for row in told if way == "rows" or row[1]], strict=True)
+    times = pa.array([one * 1_000_000 for one in t], pa.timestamp("us"))
+    (tmp_path / "in").mkdir()
+    table = pa.table({"op": op, "k": k, "t": times, "v": v, "accent": pa.array(accent, pa.string())})
+    pq.write_table(table, tmp_path / "in" / "0.parquet")
+    (tmp_path / "a.log").write_text("1970-01-01T00:00:05 [[k = 'a', alter(v, y / 4)]]\n", encoding="utf-8")
+    stream = {
+        "source": "files",
+        "path": "in",
+        "key": "k",
+        "time": "t",
+        "model": {"v": "step"},
+        "error": 0,
+        "horizon": "60 s",
+        "accents": "accent" if way == "rows" else "a.log",
+        **({"kind": "op", "revisions": "5 min"} if revised else {}),
+    }
+    values = {
+        "query": "select k, v from S",
+        "streams": {"S": stream},
+        "checkpoint": "kept",
+        "sink": {"kind": "none"},
+    }
+    run_local(job_of(values, folder=tmp_path))
+    (file,) = (tmp_path / "kept" / "aside").rglob("*.parquet")
+    rows = pq.ParquetFile(file).read().to_pylist()
+    assert {(row["k"], row["v"]) for row in rows} == {("a", 77.0), ("b", 88.0)}
+    start = {row["k"]: "units of the stream's start" in row["reason"] for row in rows}
+    assert start == {"a": revised, "b": False}
+    assert not any(name.startswith("_pulse") for name in rows[0])
