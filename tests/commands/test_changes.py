@@ -112,7 +112,7 @@ def test_curves_and_years(run: Run, tmp_path: Path) -> None:
     far = pa.array([10**18], pa.int64()).cast(pa.timestamp("us"))
     done = run("changes", written(tmp_path / "out", table.set_column(1, "ref", far)))
     assert "2 .. 5" in done.out
-    assert "33658-09-27 01:46:40.500000" in done.out
+    assert "33658-09-27 01:46:40.500 " in done.out
     assert json.loads(run("changes", tmp_path / "out", "--json").out)["ref"].startswith("33658-")
 
 
