@@ -6,7 +6,6 @@ Where nothing is known a shell offers files, which is right for paths. Nothing h
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ def knobs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The knobs of the generator that was named, each with the value it has."""
     from pulse.datasets.generators import KINDS as makers
 
-    maker: Any = makers.get(str(ctx.params.get("kind")))
+    maker: Any = makers.get(_first(ctx, "kind"))
     if maker is None:
         return []
     given = [f"{one.name}={one.default}" for one in dataclasses.fields(maker)]
@@ -80,11 +79,8 @@ def attributes(ctx: typer.Context, incomplete: str) -> list[str]:
     from pulse.core.errors import PulseError
     from pulse.store.manifest import Manifest
 
-    model = ctx.params.get("model")
-    if not isinstance(model, (str, os.PathLike)):
-        return []
     try:
-        names = Manifest.read(Path(model)).schema.modelled_names
+        names = Manifest.read(Path(_first(ctx, "model"))).schema.modelled_names
     except (PulseError, OSError):
         return []
     return [one for one in names if one.startswith(incomplete)]
@@ -92,7 +88,7 @@ def attributes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def figures(ctx: typer.Context, incomplete: str) -> list[str]:
     """The figures of a summary: all it has if it is in a file, else those that every summary has."""
-    summary = Path(str(ctx.params.get("query") or ""))
+    summary = Path(_first(ctx, "query"))
     known = list(FIGURES)
     if summary.suffix.lower() in (".parquet", ".csv") and summary.is_file():
         names = _columns_of(str(summary))
@@ -101,8 +97,16 @@ def figures(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _columns(ctx: typer.Context, *, numbers: bool = False) -> list[str]:
-    files = ctx.params.get("files") or ()
-    return _columns_of(str(next(iter(files))), ctx.params.get("format"), numbers) if files else []
+    path = _first(ctx, "files")
+    return _columns_of(path, ctx.params.get("format"), numbers) if path else []
+
+
+def _first(ctx: typer.Context, name: str) -> str:
+    """The first argument: by its name, or where the option to complete cut the reading short, as it was left."""
+    given = ctx.params.get(name)
+    if isinstance(given, (list, tuple)):
+        given = next(iter(given), None)
+    return str(given or next(iter(ctx.args), ""))
 
 
 def _columns_of(path: str, name: Any = None, numbers: bool = False) -> list[str]:
