@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import pulse
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
-from pulse.runtime.sinks import read_changes
+from pulse.runtime.predictive_parcels import unpacked_table
+from pulse.runtime.predictive_rows import CHANGES
+from pulse.runtime.predictive_solving import Solving
+from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
+from pulse.runtime.predictive_state import Validating
+from pulse.runtime.sinks import numbered, read_changes
+from pulse.runtime.sources import batches, predictor_of
+from pulse.runtime.spread import coalesced
+from tests.runtime.stages import Places, dealt
 
 SECOND = 1_000_000
 Row = tuple[str, float, float, float]
@@ -53,13 +62,14 @@ def job_over(folder: Path, batches: list[list[Row]], query: str, **stream: Any) 
     return job_of(values, folder=folder)
 
 
-def what_holds(folder: Path, *keys: str) -> list[tuple[Any, ...]]:
+def what_holds(said: Path | pa.Table, *keys: str) -> list[tuple[Any, ...]]:
     """Keys, begin, end and the model about the begin of what holds in the end, by key and begin; no two rows meet."""
     found = []
-    for row in pulse.apply_changes(read_changes(folder / "out")).to_pylist():
+    changes = said if isinstance(said, pa.Table) else read_changes(said / "out")
+    for row in pulse.apply_changes(changes).to_pylist():
         at = pa.scalar(row["ref"], pa.timestamp("us")).cast(pa.int64()).as_py() / SECOND
         begin, end = round(at + row["lo"], 3), round(at + row["hi"], 3)
-        model = np.polynomial.Polynomial(row["x"])(np.polynomial.Polynomial([row["lo"], 1.0]))
+        model = np.polynomial.Polynomial(row.get("x", [0.0]))(np.polynomial.Polynomial([row["lo"], 1.0]))
         found.append((*(row[key] for key in keys), begin, end, model))
     found.sort(key=lambda row: row[:-1])
     for one, other in itertools.pairwise(found):
@@ -146,3 +156,41 @@ def test_a_new_key_changes_nothing_of_what_is_no_longer_known_of_others(tmp_path
     run_local(job)
     rows = what_holds(tmp_path)
     assert values(rows, (), 31, 59, 61, 65, 74, 76, 79, 81, 89.5) == [3, 3, 9, 9, 9, 9, 9, 9, 9]
+
+
+def through_stages(job: Job) -> pa.Table:
+    """The job's changes as Spark's two stages give them."""
+    predictor = predictor_of(job)
+    spread = spread_of(predictor, 3, 50.0)
+    first = Places(
+        Validating(predictor, job.lateness, None)
+        if spread is None
+        else Scattering(predictor, job.lateness, spread)
+    )
+    second = Places(
+        Solving(predictor, job.lateness) if spread is None else Pairing(predictor, job.lateness, spread)
+    )
+    schemas = {name: spec.schema for name, spec in predictor.specs.items()}
+    changes = []
+    for number, tables in enumerate(batches(job, schemas)):
+        out = second.take(first.take(dealt(tables, "id", 3))).to_dict("records")
+        parts = [(unpacked_table(one["payload"]), one["now"]) for one in out if one["channel"] == CHANGES]
+        parts = coalesced(parts, predictor.standing) if spread is not None else parts
+        changes.append(numbered(parts, predictor.standing.schema, number))
+    return pa.concat_tables(changes)
+
+
+@pytest.mark.parametrize(
+    "condition", ["A.x - B.x < 2", "abs(distance(A.x, A.v, B.x, B.v)) < 2"], ids=["one", "spread"]
+)
+def test_pairs_of_keys_that_lag_in_two_stages(tmp_path: Path, condition: str) -> None:
+    """a was taken to stand beside b, which has had many models since; then a says that it went away at once."""
+    others: list[list[Row]] = [[("b", t, t // 10 % 2, 0.0)] for t in range(10, 70, 10)]
+    rows: list[list[Row]] = [[("a", 0, 0, 0), ("b", 0, 0, 0)], *others, [("a", 55, 55, 0)]]
+    query = f"select A.id as one, B.id as other from S A join S B on (A.id <> B.id) where {condition}"
+    job = job_over(tmp_path, rows, query, model={"x": "linear", "v": "linear"}, keep=[], error=0.2)
+    run_local(job)
+    staged = through_stages(job)
+    for said in (tmp_path, staged):
+        held = values(what_holds(said, "one", "other"), ("a", "b"), 1, 12, 25, 35, 50)
+        assert held == [0, None, None, None, None], said
