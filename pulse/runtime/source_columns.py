@@ -28,6 +28,7 @@ _RATE = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.int
 
 LED_BY_ZERO = r"^\s*-?0[0-9]"
 
+_NOT_READ = "null"  # the type of columns of which nothing can be read
 Others = Sequence[tuple[str, pa.DataType]]
 """Columns of which only descriptions of accents speak, with their types."""
 
@@ -190,16 +191,18 @@ def _known(known: Types | None, name: str) -> pa.Schema | None:
 
 
 def told_types(stream: StreamJob, columns: pa.Schema) -> dict[str, str] | None:
-    """The types of columns as they are written, but for what nests; None where a column that is needed is not there, or has a
-    type that cannot be written: which is said where the schema is made, with all the columns there are."""
-    told = {}
+    """The types of columns as they are written; of what nests only that it is there. None where a column that is needed is not
+    there, or has a type that cannot be written: which is said where the schema is made, with all the columns there are."""
+    told, written = {}, set()
     for one in columns:
         plain = not pa.types.is_null(one.type) and not pa.types.is_nested(one.type)
         type_ = canonical_type(one.type, what=one.name) if plain else one.type
+        told[one.name] = _NOT_READ
         if _is_written(type_):
             told[one.name] = str(type_)
+            written.add(one.name)
     own = [*_own(stream), *(name for name in stream.model if name not in absent_of(stream, columns))]
-    return told if set(own) <= set(told) and len(set(columns.names)) == len(columns) else None
+    return told if set(own) <= written and len(set(columns.names)) == len(columns) else None
 
 
 def _is_written(type_: pa.DataType) -> bool:
@@ -224,6 +227,7 @@ def _read(stream: StreamJob, types: Mapping[str, str]) -> dict[str, str]:
 
 def same_types(listed: Mapping[str, str], known: Mapping[str, str], *, all_of_them: bool) -> bool:
     """Whether types that a job lists are those that are known; ``all_of_them``: and there are no others."""
-    if (all_of_them and set(listed) != set(known)) or not set(listed) <= set(known):
+    plain = {name for name, type_ in known.items() if type_ != _NOT_READ}
+    if (all_of_them and not plain <= set(listed)) or not set(listed) <= set(known):
         return False
     return all(parse_type(type_) == parse_type(known[name]) for name, type_ in listed.items())
