@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core import StreamSchema
-from pulse.core.errors import PulseError
+from pulse.core.errors import ColumnTypeError, NullKeyError, PulseError
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
-from pulse.datasets.plain_parquet import PlainParquet
+from pulse.datasets.plain_parquet import PlainParquet, is_text
 from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.units import Unit
@@ -94,8 +94,27 @@ def read_unit(
     if schema.time in optional and isinstance(format, (PlainCsv, PlainParquet)):
         format = dataclasses.replace(format, missing_times=True)
     found = [name for name in columns if name not in lacking]
+    rows = 0
     for batch in format.batches(unit, found, **options):
+        for name, type_ in schema.key:
+            if name in found and name not in optional:
+                _check_key(batch.column(name), type_, f"{unit}, key column '{name}'", rows)
+        rows += batch.num_rows
         yield _completed(batch, columns, schema) if lacking else batch
+
+
+def _check_key(column: pa.Array, type_: pa.DataType, where: str, before: int) -> None:
+    """Every tuple has a key, and those of all files are texts, or of none."""
+    if column.null_count:
+        row = before + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
+        raise NullKeyError(
+            f"{where}, row {row}: expected a key, got nothing; a tuple without a key belongs to nobody: give it one, or remove "
+            "the row"
+        )
+    if is_text(column.type) != is_text(type_):
+        raise ColumnTypeError(
+            f"{where}: expected {type_}, as in the file before, got {column.type}; give all files one type, or fit them apart"
+        )
 
 
 def _completed(batch: pa.RecordBatch, columns: list[str], schema: StreamSchema) -> pa.RecordBatch:

@@ -150,3 +150,27 @@ def test_numbers_kept_as_text(run: Run, tmp_path: Path) -> None:
         "modelled column 'celsius': expected numbers, got text; convert the column to doubles first"
         in failed.err
     )
+
+
+def test_a_tuple_without_a_key_is_named_by_its_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rooms.csv").write_text(
+        "room,when,celsius\n1,2024-05-01 12:00,20.5\n,2024-05-01 12:01,20.6\n"
+    )
+    failed = run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms")
+    assert failed.code == 2
+    assert "rooms.csv" in failed.err
+    assert "key column 'room', row 2: expected a key, got nothing" in failed.err
+
+
+def test_keys_that_are_texts_in_one_file_only(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for i, room in enumerate((1, "a")):
+        times = pa.array([i * 60_000_000], pa.timestamp("us"))
+        pq.write_table(
+            pa.table({"room": [room], "when": times, "celsius": [20.5]}), tmp_path / "data" / f"{i}.parquet"
+        )
+    failed = run("fit", tmp_path / "data", *ASKED, "--out", tmp_path / "rooms")
+    assert failed.code == 2
+    assert (
+        "1.parquet, row group 0, key column 'room': expected int64, as in the file before, got" in failed.err
+    )
