@@ -35,19 +35,24 @@ TRUTHS = {"linear": LINEAR, "step": STEP, "samples": SAMPLES}
 CONTINUES, FRESH, RUN, RESUME, POINT, OPEN, OPEN_RUN = range(7)
 USED, SUPERSEDED, LATE, NOT_A_NUMBER = 0, 1, 2, 3
 
-LIMITS = (
-    5  # per key: watermark, max_gap, stays open, was resumed, whether a value that is no number makes a hole
-)
+# Per key: watermark, max_gap, stays open, was resumed, whether a value that is no number makes a hole; then how many of its
+# tuples were counted before, the newest tuple before these, and (out) how many are superseded.
+LIMITS = 8
 NO_TIME = np.iinfo(np.int64).min
 IntArray = npt.NDArray[np.int64]
 
 
 class Intervals(NamedTuple):
-    """``index[m, 3]``: opening tuple, ending tuple, key; ``flag[m]``; ``verdict[n]`` per tuple."""
+    """``index[m, 3]``: opening tuple, ending tuple, key; ``flag[m]``; ``verdict[n]`` per tuple.
+
+    ``superseded``: how many tuples that have a place are followed by another one of their key and instant. The verdict SUPERSEDED
+    says less: that nobody sees the tuple. Of a line's jump the first is still where the line before arrives.
+    """
 
     index: IntArray  # type: ignore[assignment]  # a field here, not the tuple's method
     flag: npt.NDArray[np.uint8]
     verdict: npt.NDArray[np.uint8]
+    superseded: int = 0
 
 
 @step
@@ -94,6 +99,9 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
         jumps = jumps or truth[a] != LINEAR
         merges = merges and truth[a] == STEP
     newest, max_gap = limits[0], limits[1]
+    superseded = 0
+    for i in range(begin + 1, begin + limits[5]):  # what was counted before will be counted again
+        superseded -= t[i] == t[i - 1]
     opener = -1  # tuple whose values rule now
     group = -1  # first tuple at the newest instant: it ended the interval before
     last = -1  # newest tuple used
@@ -104,14 +112,14 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
                 last, newest = i, t[i]  # says nothing new, as most ticks do
                 continue
         finite = _finite(v, i)
-        late = newest != NO_TIME and t[i] < newest
+        late = t[i] < newest  # no time is before NO_TIME
         if not finite and (limits[4] == 0 or opener < 0 or late):
             verdict[i] = NOT_A_NUMBER
             continue
         if late:
             verdict[i] = LATE
             continue
-        if opener >= 0 and max_gap >= 0 and t[i] - newest > max_gap:
+        if max_gap >= 0 and opener >= 0 and t[i] - newest > max_gap:
             m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
             opener, how = -1, RUN
         if not finite:
@@ -122,8 +130,10 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
                 m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
             opener, how = -1, RUN
         elif opener < 0:
+            superseded += t[i] == (t[last] if last >= 0 else limits[6])  # only a hole lies between
             opener, group, last = i, i, i
         elif t[i] == newest:
+            superseded += 1
             if t[opener] < t[i]:  # repeats were skipped: what ruled until now ends here
                 m = _put(out, m, opener, i, k, how)
                 how = FRESH if _changes(change, i, opener) else CONTINUES
@@ -144,7 +154,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
             m = _put(out, m, opener, last, k, OPEN_RUN if how == RUN else OPEN)
     elif opener >= 0:
         m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
-    limits[0] = newest
+    limits[0], limits[7] = newest, superseded
     return m
 
 
@@ -181,13 +191,17 @@ def intervals(
     open_ended: bool = False,
     holes: bool = False,
     resumed: npt.NDArray[np.bool_] | None = None,
+    counted: IntArray | None = None,
+    used: IntArray | None = None,
 ) -> Intervals:
     """Intervals of tuples grouped by key.
 
     ``t[n]`` microseconds, ``v[A, n]``, key ``k`` in ``offsets[k]:offsets[k + 1]``, ``change[n]`` a code of the
     unmodelled attributes' values (empty: there are none), ``watermark[K]`` each key's newest instant so far
     (``NO_TIME``: none; updated in place). A tuple with a value that is not finite gets the verdict NOT_A_NUMBER
-    and plays no part, or with ``holes`` ends what is known.
+    and plays no part, or with ``holes`` ends what is known. Where tuples of a pass before come again, ``counted[K]`` says how
+    many of each key's do, first; ``used[K]`` is the instant of each key's newest tuple before these (``NO_TIME``: none), which
+    the watermark is not where a hole came after it. Both serve to count what is superseded, whatever the passes.
     """
     n, keys = len(t), len(offsets) - 1
     if v.ndim != 2 or v.shape != (len(truth), n) or len(change) not in (0, n) or len(watermark) != keys:
@@ -200,10 +214,13 @@ def intervals(
     limits[:, 2] = open_ended
     limits[:, 3] = False if resumed is None else resumed
     limits[:, 4] = holes
+    limits[:, 5] = 0 if counted is None else counted
+    limits[:, 6] = NO_TIME if used is None else np.where(limits[:, 5] > 0, NO_TIME, used)  # is among them
+    limits[:, 7] = 0
     # A tuple ends at most one interval; a run adds at most two elements at its end and begins with a tuple.
     index = np.empty((2 * n + 2 * keys, 3), dtype=np.int64)
     flag = np.empty(len(index), dtype=np.uint8)
     verdict = np.zeros(n, dtype=np.uint8)
     m = _intervals(t, v, truth, change, offsets, limits, index, flag, verdict)
     watermark[:] = limits[:, 0]
-    return Intervals(index[:m], flag[:m], verdict)
+    return Intervals(index[:m], flag[:m], verdict, int(limits[:, 7].sum()))

@@ -133,7 +133,7 @@ class Fitter:
         t, finer = times(table, schema, kept)
         v = values(table, schema)
         if order is not None:
-            t, v = t[order], np.ascontiguousarray(v[:, order])
+            t, v = t.take(order), v.take(order, axis=1)
         grouped = (
             table
             if order is None or not schema.unmodelled
@@ -155,7 +155,10 @@ class Fitter:
             open_ended=not final,
             holes=self.spec.nonfinite == "hole",
             resumed=self._resumed[ids],
+            counted=np.bincount(encoded.codes[:kept], minlength=len(encoded.keys)),
+            used=self.ends.newest_tuples(ids),
         )
+        self.counts.superseded += found.superseded
         self._watermark[ids] = np.maximum(before, watermark)
         fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
         self.counts.missed += int(fitted.missed.sum())
@@ -182,7 +185,6 @@ class Fitter:
         counts = self.counts
         counts.tuples += len(t) - kept
         counts.truncated += finer
-        counts.superseded += int(np.count_nonzero(verdict == SUPERSEDED))
         for code, reason in REASONS.items():
             where = np.flatnonzero(verdict == code)
             if not len(where):

@@ -5,7 +5,7 @@ Each is a point segment in a part of its own:
 ========== =======================================================================================
 FIRST      the first tuple
 LAST       the newest tuple, when no hole follows it; drift is the integrals' signed difference, err their weight
-LAST_APART the newest instant anything is known of, when a hole follows it
+LAST_APART the newest instant anything is known of, when a hole follows it; the newest tuple lies at its ``lo``
 HOLE       the first instant before FIRST at which a value that is no number made a hole
 SECOND     where the second hole-free run begins: integrals start anew there (semantics 1.5)
 ========== =======================================================================================
@@ -77,7 +77,9 @@ class KeyEnds:
             verdict == NOT_A_NUMBER if self._spec.nonfinite == "hole" else np.zeros(len(t), dtype=bool)
         )
         fresh = ~self._seen[ids]
-        self._see_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
+        holes = bool(hole_rows.any())
+        if holes:
+            self._see_first_holes(hole_rows, t, offsets, ids, first, fresh, newest[:, 0])
         begins = seen & fresh
         self._first_time[ids[begins]] = t[first[begins]]
         self._first_value[ids[begins]] = v[:, first[begins]].T
@@ -86,11 +88,12 @@ class KeyEnds:
         self._last_value[known] = v[:, last[seen]].T
         self._newest[ids] = newest[:, 1]
         self._seen[known] = True
-        # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
-        _, last_hole = _first_and_last(
-            hole_rows & (t >= np.repeat(t[last] if len(t) else last, np.diff(offsets))), offsets
-        )
-        self._open[known] = (last_hole < last)[seen]
+        self._open[known] = True
+        if holes:
+            # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
+            late = t < np.repeat(t[last], np.diff(offsets))
+            _, last_hole = _first_and_last(hole_rows & ~late, offsets)
+            self._open[known] = (last_hole < last)[seen]
         self._see_rows(table, rows, first, last, hole_rows, offsets, ids)
 
     def _see_first_holes(
@@ -131,28 +134,32 @@ class KeyEnds:
         """
         self._grow(int(ids.max(initial=-1)) + 1)
         index, flag = found.index, found.flag
-        if not len(flag):
+        some = np.flatnonzero(
+            (flag == RUN) | (flag >= POINT)
+        )  # what goes on begins no run, and is nearly all
+        if not len(some):
             return np.zeros(0, dtype=bool)
-        key = index[:, 2]
-        begins_key = np.append(True, key[1:] != key[:-1])
+        own, key = flag[some], index[some, 2]
+        begins_key = (some == 0) | (key != index[some - 1, 2])
         # A tuple alone is a run unless an interval of its own run has just brought us there.
-        arrives = ~begins_key & (np.append(POINT, flag[:-1]) < POINT)
-        before = np.append(0, index[:-1, 1])
-        arrives &= (t[before] == t[index[:, 0]]) & (found.verdict[before] != NOT_A_NUMBER)
+        before = index[some - 1, 1]
+        arrives = ~begins_key & (flag[some - 1] < POINT)
+        arrives &= (t[before] == t[index[some, 0]]) & (found.verdict[before] != NOT_A_NUMBER)
         arrives |= begins_key & resumed[ids[key]]
-        alone = (flag == POINT) & ~arrives
-        starts = (flag == RUN) | (flag == OPEN_RUN) | alone
+        alone = (own == POINT) & ~arrives
+        starts = (own == RUN) | (own == OPEN_RUN) | alone
         starts &= ~(begins_key & kept[ids[key]] & ~resumed[ids[key]])  # counted when it was opened
-        total = np.cumsum(starts)
-        nth = (
-            total
-            - (total - starts)[np.flatnonzero(begins_key)][np.cumsum(begins_key) - 1]
-            + self._runs[ids[key]]
-        )
+        total, fresh = np.cumsum(starts), np.append(True, key[1:] != key[:-1])
+        nth = total - (total - starts)[np.flatnonzero(fresh)][np.cumsum(fresh) - 1] + self._runs[ids[key]]
         second = starts & (nth == 2)
-        self._second_time[ids[key[second]]] = t[index[second, 0]]
+        self._second_time[ids[key[second]]] = t[index[some[second], 0]]
         np.add.at(self._runs, ids[key[starts]], 1)
-        return alone[flag == POINT]
+        return alone[own == POINT]
+
+    def newest_tuples(self, ids: Any) -> Any:
+        """The instant of each key's newest tuple so far; NO_TIME where there is none."""
+        self._grow(int(ids.max(initial=-1)) + 1)
+        return self._last_time[ids]
 
     def settle(self, fitted: Fitted, ids: Any) -> None:
         """After the last pass: how the integrals stand at each key's end."""
@@ -177,9 +184,10 @@ class KeyEnds:
         ):
             ids = np.flatnonzero(mask & (self._row >= 0))
             if len(ids):
-                yield self._points(ids, time[ids], value[ids], delta[ids]), part
+                apart = self._last_time[ids] - time[ids] if part == LAST_APART else np.zeros(len(ids))
+                yield self._points(ids, time[ids], apart / 1e6, value[ids], delta[ids]), part
 
-    def _points(self, ids: Any, time: Any, value: Any, delta: Any) -> SegmentBatch:
+    def _points(self, ids: Any, time: Any, lo: Any, value: Any, delta: Any) -> SegmentBatch:
         schema = self._spec.schema
         assert self._rows is not None
         rows = self._rows.take(pa.array(self._row[ids])) if self._rows.num_columns else self._rows
@@ -188,8 +196,8 @@ class KeyEnds:
         }
         columns |= {
             "ref": pa.array(time).cast(pa.timestamp("us")),
-            "lo": np.zeros(len(ids)),
-            "hi": np.zeros(len(ids)),
+            "lo": lo,
+            "hi": lo,
         }
         for a, name in enumerate(schema.modelled_names):
             columns[name] = pa.array(value[:, a].reshape(-1, 1).tolist(), type=pa.list_(pa.float64()))
@@ -215,6 +223,9 @@ class KeyEnds:
 def _first_and_last(mask: Any, offsets: Any) -> tuple[Any, Any]:
     """Per group the index of the first and last row where the mask holds; -1 where it nowhere does."""
     groups = len(offsets) - 1
+    if mask.all():
+        some = offsets[1:] > offsets[:-1]
+        return np.where(some, offsets[:-1], -1), np.where(some, offsets[1:] - 1, -1)
     first, last = np.full(groups, -1, dtype=np.int64), np.full(groups, -1, dtype=np.int64)
     where = np.flatnonzero(mask)
     begin, end = np.searchsorted(where, offsets[:-1]), np.searchsorted(where, offsets[1:])

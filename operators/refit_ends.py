@@ -163,12 +163,13 @@ def _rows(
 ) -> pa.Table:
     schema = spec.schema
     table = corrected.both.take(pa.array(rows))
+    apart = (corrected.time[rows] - time) / 1e6  # where a hole is newer than the newest tuple
     batch = SegmentBatch.from_arrays(
         schema,
         keys={name: table.column(name) for name in schema.key_names},
         ref=time,
-        lo=0.0,
-        hi=0.0,
+        lo=apart,
+        hi=apart,
         models={name: v[a, rows].reshape(-1, 1) for a, name in enumerate(schema.modelled_names)},
         err={name: weight[:, a] for a, name in enumerate(schema.modelled_names)},
         drift=dict.fromkeys(schema.modelled_names, 0.0),

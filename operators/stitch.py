@@ -17,6 +17,7 @@ those that tell of a key's ends (:mod:`pulse.operators.fit_ends`).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 
 from pulse.core import SegmentBatch, Truth
 from pulse.core.keys import key_ranks
+from pulse.core.order import Ranges
 from pulse.kernels.fit import SEGMENT
 from pulse.kernels.knots import NO_TIME, intervals
 from pulse.kernels.reach import ROUNDING
@@ -32,6 +34,7 @@ from pulse.operators.fit import fit_rows, models_of
 from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS
 from pulse.operators.fit_points import counted_anew
 from pulse.operators.fit_spec import FitSpec
+from pulse.operators.stitch_order import arranged, at_rest
 
 UNIT, PART = "_unit", "_part"
 _NONE = -1
@@ -48,13 +51,15 @@ class Stitched(NamedTuple):
     """``segments`` at rest, sorted by key and time.
 
     ``closing`` says which of them are points that end a key: they go when the key goes on. ``ends`` is each key's newest
-    tuple as a part; ``missed`` counts the joints that could not keep an asked bound.
+    tuple as a part; ``missed`` counts the joints that could not keep an asked bound, ``superseded`` the newest tuples of units
+    at whose instant a later unit has another one of their key.
     """
 
     segments: SegmentBatch
     closing: Any
     ends: pa.Table
-    missed: int
+    missed: int = 0
+    superseded: int = 0
 
 
 class LateUnits(NamedTuple):
@@ -71,7 +76,7 @@ def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
     ranks = key_ranks(columns, parts.num_rows)
     unit, part = parts.column(UNIT).to_numpy(), parts.column(PART).to_numpy()
     ref, lo = parts.column("ref").cast(pa.int64()).to_numpy(), parts.column("lo").to_numpy()
-    order = np.lexsort((lo, ref, part, unit, ranks))
+    order = arranged(ranks, unit, part, ref, lo)
     table = parts.drop_columns([UNIT, PART]).take(pa.array(order))
     batch = SegmentBatch.from_arrow(table, spec.schema, check=False)
     visits = _Visits(batch, ranks[order], unit[order], part[order], spec)
@@ -81,10 +86,8 @@ def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
     if spec.schema.points:
         return _stitched_points(visits, ranks[order])
     visits.join()
-    segments = SegmentBatch.concat([visits.segments(), *visits.joints], at_rest=False).sort()
-    segments = segments.filter(~_overruled(segments))
-    final = np.append(np.diff(segments.key_ranks) != 0, True)[: len(segments)]
-    return Stitched(segments, final & segments.is_point, visits.ends(), visits.missed)
+    segments, closing = visits.segments()
+    return Stitched(segments, closing, visits.ends(), visits.missed, visits.superseded())
 
 
 def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
@@ -100,7 +103,7 @@ def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
     last = np.flatnonzero(np.append(np.diff(key) != 0, True)[: len(segments)])
     newest = t[last][np.searchsorted(last, np.arange(len(segments)))]
     visits.begin_nothing()
-    return Stitched(segments, t == newest, visits.ends(), 0)
+    return Stitched(segments, t == newest, visits.ends())
 
 
 class _Visits:
@@ -167,13 +170,14 @@ class _Visits:
         self.begin = np.zeros((self.count, len(names)))
         self.weight = np.zeros_like(self.begin)
         self.joints: list[SegmentBatch] = []
+        self.joint_keys: list[Any] = []
         self.missed = 0
         self.own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
 
     def join(self) -> None:
         """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
         self.begin_nothing()
-        own, own_weight = self.own, self._weights()
+        own, own_weight = self.own, self.own_weights
         nth = np.arange(self.count) - np.maximum.accumulate(
             np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
         )
@@ -191,17 +195,18 @@ class _Visits:
             on = self.goes_on[here]
             self.begin[here[on] + 1], self.weight[here[on] + 1] = delta[on], weight[on]
 
-    def _weights(self) -> Any:
+    @cached_property
+    def own_weights(self) -> Any:
         """Per visit and attribute the integral of the magnitudes, as rounding counts it; nothing where all is exact."""
         batch, rows = self.batch, self.rows
+        visit = self.visit[rows]
         weight = np.zeros_like(self.begin)
         for a, name in enumerate(self.spec.schema.modelled_names):
             weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows])
-            np.add.at(weight[:, a], self.visit[rows], weight_of_row)
-            exact = np.ones(self.count, dtype=bool)
             inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
-            np.logical_and.at(exact, self.visit[rows], ~inexact)
-            weight[exact, a] = 0.0
+            inexact_rows = np.bincount(visit[inexact], minlength=self.count)
+            weight[:, a] = np.bincount(visit, weight_of_row, minlength=self.count)
+            weight[inexact_rows == 0, a] = 0.0
             weight[self.is_open, a] += batch.err(name)[
                 self.last[self.is_open]
             ]  # what a stored model hands on
@@ -226,6 +231,7 @@ class _Visits:
         self.missed += int(np.count_nonzero(fitted.missed[chosen]))
         final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
         old = batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()
+        self.joint_keys.append(self.key[visits[fitted.key[chosen]]])
         names = spec.schema.modelled_names
         joint = SegmentBatch.from_arrays(
             spec.schema,
@@ -267,6 +273,16 @@ class _Visits:
         )
         return LateUnits(keys, self.unit[late], newest[late])
 
+    def superseded(self) -> int:
+        """How many visits begin at the very instant of the newest tuple before them; within visits fitters count."""
+        newest = np.where(self.last == _NONE, NO_TIME, self._refs(self.last) + self._apart(self.last))
+        begin = self._refs(self.first)
+        return int(np.count_nonzero((self.first != _NONE) & (begin == _running_max_before(newest, self.key))))
+
+    def _apart(self, rows: Any) -> Any:
+        """How long after the instants of these rows their tuples lie, in microseconds: before them, where holes came after."""
+        return np.round(self.batch.lo[rows] * 1e6).astype(np.int64) if len(self.batch) else 0
+
     def ends(self) -> pa.Table:
         """Each key's newest tuple over all its visits, with the difference of the integrals that stands there, as a part."""
         last = np.maximum.accumulate(np.where(self.last == _NONE, _NONE, np.arange(self.count)))
@@ -278,28 +294,40 @@ class _Visits:
         is_open = self.is_open[visit] & (final == visit)
         table = pa.Table.from_batches([self.batch.take(self.last[visit]).to_arrow()])
         own, begun = self.own[self.last[visit]], np.where(self.unbroken[visit, None], self.begin[visit], 0.0)
-        weight = self._weights()[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
+        weight = self.own_weights[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
         for a, name in enumerate(self.spec.schema.modelled_names):
             for column, values in ((f"{name}_drift", own + begun), (f"{name}_err", weight)):
                 told = pa.array(np.where(is_open, values[:, a], 0.0))
                 table = table.set_column(table.schema.get_field_index(column), column, told)
         held = np.where(self.holds[visit], self.gap[visit], 0)
         ref = pa.array(self.batch.ref[self.last[visit]] + held).cast(pa.timestamp("us"))
-        table = table.set_column(table.schema.get_field_index("ref"), "ref", ref)
+        apart = pa.array((self._apart(self.last[visit]) - held) / 1e6)
+        for column, told in (("ref", ref), ("lo", apart), ("hi", apart)):
+            table = table.set_column(table.schema.get_field_index(column), column, told)
         return table.append_column(PART, pa.array(np.where(is_open, LAST, LAST_APART), pa.int8()))
 
-    def segments(self) -> SegmentBatch:
-        """The units' own segments: drifts that count from the key's start, without points that the next stretch replaces."""
+    def segments(self) -> tuple[SegmentBatch, Any]:
+        """The units' own segments and the joints, by key and time, and which are points that end a key.
+
+        Drifts count from the key's start; points that the next stretch replaces are left out.
+        """
         kept = ~self._replaced()
         rows = self.rows[kept]
-        table = self.batch.take(rows).to_arrow()
+        visit = self.visit[rows]
+        whole = SegmentBatch.concat([self.batch, *self.joints], at_rest=False) if self.joints else self.batch
+        rows = np.append(rows, np.arange(len(self.batch), len(whole)))
+        keys = np.concatenate([self.key[visit], *self.joint_keys])
+        order, closing = at_rest(Ranges(keys, whole.ref[rows], whole.lo[rows], whole.hi[rows]))
+        table = whole.take(rows[order]).to_arrow()
         inherited = np.abs(self.begin) + ROUNDING * self.weight
-        begun = np.where(self.in_first_run[kept, None], inherited[self.visit[rows]], 0.0)
+        begun = np.zeros((len(rows), self.begin.shape[1]))
+        begun[: len(visit)] = np.where(self.in_first_run[kept, None], inherited[visit], 0.0)
         if begun.any():
+            begun = begun[order]
             for a, name in enumerate(self.spec.schema.modelled_names):
                 at = table.schema.get_field_index(f"{name}_drift")
                 table = table.set_column(at, f"{name}_drift", pc.add(table.column(at), pa.array(begun[:, a])))
-        return SegmentBatch(table, self.batch.schema)
+        return SegmentBatch(table, self.batch.schema), closing
 
     def _replaced(self) -> Any:
         """Points that end a visit which goes on; and, of straight truths, a lone first tuple at which a joint arrives."""
@@ -330,16 +358,11 @@ def _running_max_before(values: Any, key: Any) -> Any:
     return out
 
 
-def _overruled(segments: SegmentBatch) -> Any:
-    """Points at whose very instant something else of their key begins: of equal timestamps the last one rules (semantics 2.5)."""
-    here, after = slice(None, -1), slice(1, None)
-    key, ref, lo = segments.key_ranks, segments.ref, segments.lo
-    same = (key[here] == key[after]) & (ref[here] == ref[after]) & (lo[here] == lo[after])
-    return np.append(same & segments.is_point[here], False)[: len(segments)]
-
-
 def _magnitudes(batch: SegmentBatch, name: str) -> Any:
     """Per segment, no less than the sizes of truth and model that were added up in it."""
-    c = np.abs(batch.coefficients(name))
+    c = batch.coefficients(name)
     x = np.maximum(np.abs(batch.lo), np.abs(batch.hi))
-    return 2.0 * (c * x[:, None] ** np.arange(c.shape[1])).sum(axis=1) + batch.err(name)
+    size = np.abs(c[:, -1])
+    for j in range(c.shape[1] - 2, -1, -1):
+        size = size * x + np.abs(c[:, j])
+    return 2.0 * size + batch.err(name)

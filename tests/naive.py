@@ -967,3 +967,24 @@ def run_program(
                         low = value if low is None else min(low, value)
                         figures[to] = total + value, low, value if high is None else max(high, value)
     return counts, figures
+
+
+def superseded(rows, holes=False):
+    """How many of the tuples ``(key, time, is finite)`` that have a place share key and instant with a later one that has.
+
+    A tuple has a place unless it is late, or no number; with ``holes`` such a one moves time on where something was known.
+    """
+    placed: dict[object, list] = {}
+    newest: dict[object, float] = {}
+    known = set()
+    for key, time, finite in rows:
+        if time < newest.get(key, time):
+            continue
+        if finite:
+            placed.setdefault(key, []).append(time)
+            newest[key] = time
+            known.add(key)
+        elif holes and key in known:
+            newest[key] = time
+            known.discard(key)
+    return sum(len(times) - len(set(times)) for times in placed.values())

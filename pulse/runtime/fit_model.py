@@ -34,11 +34,12 @@ Job = TypeVar("Job", bound=FitJob)
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What the workers wrote, added up; ``missed``: joints that could not keep an asked bound."""
+    """What the workers wrote, added up; ``missed`` and ``superseded`` are what stitching counts beside the units' own counts."""
 
     files: tuple[PartFile, ...]
     statistics: dict[str, Any]
     missed: int = 0
+    superseded: int = 0
 
 
 def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> FitOutcome:
@@ -53,7 +54,8 @@ def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> Fit
             )
     files = sorted((PartFile(**file) for one in written for file in one.files), key=lambda file: file.name)
     statistics = merge_statistics(one.statistics for one in written)
-    return FitOutcome(tuple(files), statistics, sum(one.missed for one in written))
+    missed, superseded = sum(one.missed for one in written), sum(one.superseded for one in written)
+    return FitOutcome(tuple(files), statistics, missed, superseded)
 
 
 Late = dict[int, dict[tuple[object, ...], int]]  # by unit and key: the watermark
@@ -128,6 +130,7 @@ def make_model(
         remove_temporary(staging)
         counts = read_counts(staging)
         counts["missed"] += outcome.missed
+        counts["superseded"] += outcome.superseded
         history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
         for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
             file.unlink()

@@ -200,6 +200,7 @@ class Written:
     files: list[dict[str, Any]] = field(default_factory=list)
     statistics: dict[str, Any] = field(default_factory=dict)
     missed: int = 0
+    superseded: int = 0
 
 
 def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
@@ -219,7 +220,8 @@ def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits
         )
         if len(some)
     ]
-    return Written(files, statistics_of(segments) if len(segments) else {}, stitched.missed)
+    statistics = statistics_of(segments) if len(segments) else {}
+    return Written(files, statistics, stitched.missed, stitched.superseded)
 
 
 class _GrowingFile:

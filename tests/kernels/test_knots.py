@@ -28,7 +28,7 @@ NAN = float("nan")
 
 
 def run(kinds, tuples, *, watermark=NO_TIME, resumed=False, **options):
-    """Of one key's tuples ``(t, value or values[, change])``: elements ``(opener, ender, flag)``, verdicts, watermark."""
+    """Of one key's tuples ``(t, value or values[, change])``: elements ``(opener, ender, flag)``, verdicts, watermark, count."""
     t = np.array([row[0] for row in tuples], dtype=np.int64)
     values = [row[1] if isinstance(row[1], tuple) else (row[1],) for row in tuples]
     v = np.array(values, dtype=np.float64).reshape(len(tuples), len(kinds)).T.copy()
@@ -39,7 +39,7 @@ def run(kinds, tuples, *, watermark=NO_TIME, resumed=False, **options):
         t, v, np.array([0, len(t)]), truth, change, marks, resumed=np.array([resumed]), **options
     )
     elements = [(int(i), int(j), int(flag)) for (i, j, _), flag in zip(found.index, found.flag, strict=True)]
-    return elements, found.verdict.tolist(), int(marks[0])
+    return elements, found.verdict.tolist(), int(marks[0]), found.superseded
 
 
 SCENARIOS = {
@@ -290,7 +290,7 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name):
     kinds, tuples, options, elements, verdicts = SCENARIOS[name]
-    found, verdict, _ = run(kinds, tuples, **options)
+    found, verdict, _, _ = run(kinds, tuples, **options)
     assert found == elements
     assert verdict == verdicts
 
@@ -374,7 +374,7 @@ def joined(pieces, kinds):
 @given(st.sampled_from(MIXTURES), st.data(), st.sampled_from([-1, 5]))
 def test_intervals_are_the_truth(kinds, data, max_gap):
     tuples = data.draw(tuple_lists(len(kinds)))
-    elements, _, _ = run(kinds, tuples, max_gap=max_gap, holes=True)
+    elements, _, _, _ = run(kinds, tuples, max_gap=max_gap, holes=True)
     expected, fresh = [], set()
     for one in naive.truth_runs([(t, list(v), c) for t, v, c in tuples], kinds, max_gap):
         expected += [
@@ -389,15 +389,16 @@ def test_intervals_are_the_truth(kinds, data, max_gap):
 
 @given(st.sampled_from(MIXTURES), st.data(), st.sampled_from([-1, 5]), st.booleans(), st.integers(1, 5))
 def test_chunks_give_the_same_intervals(kinds, data, max_gap, holes, size):
-    """Carry over the tuples of what is open: the same intervals come out."""
+    """Carry over the tuples of what is open: the same intervals and counts come out."""
     tuples = data.draw(tuple_lists(len(kinds)))
-    whole, verdicts, mark = run(kinds, tuples, max_gap=max_gap, holes=holes)
-    elements, carried, resumed, watermark = [], [], False, NO_TIME
+    whole, verdicts, mark, superseded = run(kinds, tuples, max_gap=max_gap, holes=holes)
+    assert superseded == naive.superseded([(0, t, all(np.isfinite(v))) for t, v, _ in tuples], holes)
+    elements, carried, resumed, watermark, used, counted = [], [], False, NO_TIME, NO_TIME, 0
     judged = [None] * len(tuples)
     for begin in range(0, len(tuples), size):
         numbers = carried + list(range(begin, min(begin + size, len(tuples))))
         last = begin + size >= len(tuples)
-        found, verdict, watermark = run(
+        found, verdict, watermark, more = run(
             kinds,
             [tuples[i] for i in numbers],
             max_gap=max_gap,
@@ -405,9 +406,13 @@ def test_chunks_give_the_same_intervals(kinds, data, max_gap, holes, size):
             open_ended=not last,
             resumed=resumed,
             watermark=NO_TIME if carried else watermark,
+            counted=np.array([len(carried)]),
+            used=np.array([used]),
         )
+        counted += more
         for i, one in zip(numbers, verdict, strict=True):
             judged[i] = one
+            used = max(used, tuples[i][0]) if one in (USED, SUPERSEDED) else used
         carried, resumed = [], False
         if found and found[-1][2] in (OPEN, OPEN_RUN):
             opener, _, flag = found.pop()
@@ -415,14 +420,15 @@ def test_chunks_give_the_same_intervals(kinds, data, max_gap, holes, size):
                 flag == OPEN and found
             ):  # as a fit does: the interval that ended here belongs to an open segment
                 opener, _, flag = found.pop()
-            carried, resumed = numbers[opener:], flag not in (RUN, OPEN_RUN)
+            carried = [i for i in numbers[opener:] if judged[i] in (USED, SUPERSEDED)]
+            resumed = flag not in (RUN, OPEN_RUN)
         elements += [(numbers[opener], numbers[ender], flag) for opener, ender, flag in found]
     # The first interval of a chunk that resumed continues, or is fresh: what came before it decides.
     flags = {(opener, ender): flag for opener, ender, flag in whole}
     assert [(i, j) for i, j, _ in elements] == [(i, j) for i, j, _ in whole]
     for i, j, flag in elements:
         assert flag == flags[i, j] or (flag == RESUME and flags[i, j] in (CONTINUES, FRESH))
-    assert watermark == mark
+    assert (watermark, counted) == (mark, superseded)
     # Of several tuples of a line at one instant the carried one may be the first it now sees: it counts as used.
     allowed = (USED, SUPERSEDED) if "linear" in kinds else (SUPERSEDED,)
     for now, once in zip(judged, verdicts, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from pulse.operators.fit import FitCounts, Fitter
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import LateUnits, Stitched, part_table, stitch
+from tests import naive
 
 EPOCH = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -66,12 +68,27 @@ def fit_units(
             told = [(segments, SEGMENTS), *fitter.ends.parts()]
             parts += [part_table(batch, number, part) for batch, part in told if len(batch)]
         if not parts:
-            return Stitched(SegmentBatch.empty(spec.schema), np.zeros(0, dtype=bool), pa.table({}), 0), counts
+            return Stitched(SegmentBatch.empty(spec.schema), np.zeros(0, dtype=bool), pa.table({})), counts
         result = stitch(pa.concat_tables(parts), spec)
         if isinstance(result, Stitched):
             return result, counts
         watermarks = late_by_unit(result)
     raise AssertionError("units still overlap")
+
+
+def replaced(table: pa.Table, spec: FitSpec) -> int:
+    """How many tuples another of their key and instant follows, by the oracle."""
+    names = spec.schema.modelled_names
+    keys = zip(*(table.column(name).to_pylist() for name in spec.schema.key_names), strict=True)
+    numbers = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    rows = zip(
+        keys if spec.schema.key else itertools.repeat(()),
+        table.column("t").to_pylist(),
+        numbers,
+        strict=False,
+    )
+    told = [(key, t, all(x is not None and math.isfinite(x) for x in xs)) for key, t, xs in rows]
+    return naive.superseded(told, holes=spec.nonfinite == "hole")
 
 
 def late_by_unit(late: LateUnits) -> dict[int, dict[tuple[object, ...], int]]:

@@ -16,7 +16,17 @@ from pulse.kernels.reach import LONGEST
 from pulse.operators.fit import FitError, Fitter
 from pulse.operators.fit_spec import FitSpec
 from tests import certificates
-from tests.operators.fitting import EPOCH, cut, fit_chunks, fit_units, small_streams, specs, stream, tuples
+from tests.operators.fitting import (
+    EPOCH,
+    cut,
+    fit_chunks,
+    fit_units,
+    replaced,
+    small_streams,
+    specs,
+    stream,
+    tuples,
+)
 
 STEP = FitSpec.of(stream(x="step"), error=0.5)
 LINEAR = FitSpec.of(stream(x="linear"), error=0.5)
@@ -32,9 +42,9 @@ def test_chunks_make_no_difference(table: pa.Table, spec: FitSpec, at: list[int]
     else:  # which of the models that even the integrals out is chosen may hang on the last digit; what is covered may not
         np.testing.assert_allclose(np.sum(one.hi - one.lo), np.sum(many.hi - many.lo), rtol=1e-12)
         assert one.is_point.sum() == many.is_point.sum()
-    # Of equal timestamps on both sides of a cut, a repeat may count as said again or as superseded.
-    counted = [replace(fitter.counts, superseded=0, missed=0) for fitter in (a, b)]
+    counted = [replace(fitter.counts, missed=0) for fitter in (a, b)]
     assert counted[0] == counted[1]
+    assert a.counts.superseded == replaced(table, spec)
 
 
 @given(small_streams(), specs(), cuts)
@@ -109,8 +119,25 @@ def test_several_key_columns_and_none() -> None:
     assert len(np.unique(both.key_ranks)) == 3
     none, fitter = fit_chunks([table], FitSpec.of(stream(key=False), error=0))
     assert "k" not in none.to_arrow().schema.names
-    assert fitter.counts.superseded == 3
+    assert fitter.counts.superseded == replaced(table, FitSpec.of(stream(key=False), error=0)) == 3
     assert certificates.problems(table, none, FitSpec.of(stream(key=False), error=0)) == []
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 100])
+@pytest.mark.parametrize("truth", ["step", "linear"])
+def test_what_another_of_its_instant_follows_is_counted_once(truth: str, rows: int) -> None:
+    table = tuples([0, 0, 0, 1, 1, 2, 3, 3, 3], x=[1, 1, 2, 2, 2, 2, 2, 5, 5])
+    chunks = cut(table, list(range(rows, 9, rows)))
+    _, fitter = fit_chunks(chunks, FitSpec.of(stream(x=truth), error=0.5))
+    assert fitter.counts.superseded == 5
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_a_hole_in_between_changes_nothing_about_that(rows: int) -> None:
+    table = tuples([0, 0, 0, 1, 2, 2], x=[1, None, 2, 2, None, 3])
+    spec = FitSpec.of(stream(x="step"), error=0.5, nonfinite="hole")
+    _, fitter = fit_chunks(cut(table, list(range(rows, 6, rows))), spec)
+    assert (fitter.counts.superseded, fitter.counts.not_finite) == (1, 2)
 
 
 def test_a_null_key_belongs_to_nobody() -> None:

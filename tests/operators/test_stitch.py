@@ -12,7 +12,17 @@ from pulse.operators.fit_ends import FIRST, LAST
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import LateUnits, _running_max_before, part_table, stitch
 from tests import certificates
-from tests.operators.fitting import EPOCH, cut, fit_chunks, fit_units, small_streams, specs, stream, tuples
+from tests.operators.fitting import (
+    EPOCH,
+    cut,
+    fit_chunks,
+    fit_units,
+    replaced,
+    small_streams,
+    specs,
+    stream,
+    tuples,
+)
 
 STEP = FitSpec.of(stream(x="step"), error=0.5)
 LINEAR = FitSpec.of(stream(x="linear"), error=0.5)
@@ -27,6 +37,7 @@ def test_however_it_is_cut_the_certificate_holds(
     missed = counts.missed + found.missed
     wrong = certificates.problems(table, found.segments, spec)
     assert [text for text in wrong if "asked" not in text or not missed] == []
+    assert counts.superseded + found.superseded == replaced(table, spec)
 
 
 @given(small_streams(), specs(nonfinite="reject"), cuts)
@@ -41,6 +52,7 @@ def test_late_tuples_are_the_same_however_it_is_cut(table: pa.Table, spec: FitSp
     missed = counts.missed + found.missed
     wrong = certificates.problems(table, found.segments, spec)
     assert [text for text in wrong if "asked" not in text or not missed] == []
+    assert counts.superseded + found.superseded == whole.counts.superseded == replaced(table, spec)
 
 
 def walk(n: int, seed: int = 3) -> pa.Table:
@@ -69,6 +81,16 @@ def test_a_step_holds_over_the_cut() -> None:
     assert found.segments.evaluate("x", [EPOCH + 4_999_999], key="a").tolist() == [2.0]
     assert found.segments.is_point.sum() == 1
     assert found.closing.sum() == 1
+
+
+def test_a_hole_at_the_instant_where_a_unit_begins_replaces_nothing() -> None:
+    spec = FitSpec.of(stream(x="step"), error=0.5, nonfinite="hole")
+    units = [tuples([0, 1, 2], x=[1, 2, None]), tuples([2, 2], x=[None, None]), tuples([2, 3], x=[5, 6])]
+    found, counts = fit_units(units, spec)
+    assert counts.superseded + found.superseded == 0
+    units[0] = tuples([0, 1, 2, 2], x=[1, 2, 3, None])
+    found, counts = fit_units(units, spec)
+    assert counts.superseded + found.superseded == 1
 
 
 def test_a_line_goes_over_the_cut() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pulse
 from pulse.core import SegmentBatch
 from pulse.datasets.registry import get_format
 from pulse.operators.fit_spec import FitSpec
@@ -19,7 +20,7 @@ from pulse.store.errors import StoreError
 from pulse.store.manifest import Source
 from pulse.store.model import ASIDE, CLOSING, ENDS
 from tests import certificates
-from tests.operators.fitting import stream, tuples
+from tests.operators.fitting import replaced, stream, tuples
 
 SPEC = FitSpec.of(stream(x="step"), error=0.5)
 
@@ -86,6 +87,24 @@ def test_units_that_stay_late_are_a_bug(tmp_path: Path) -> None:
     late = LateUnits(pa.table({"k": ["a"]}), np.array([0]), np.array([5]))
     with pytest.raises(StoreError, match="this is a bug"):
         run_fit(job, lambda job: [summary(job, late)])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 100])
+def test_superseded_tuples_are_counted_over_row_groups(tmp_path: Path, rows: int) -> None:
+    table = tuples(np.arange(35) // 3, k=["a", "b", "a", "a", "b"] * 7, x=np.arange(35) // 4)
+    job = job_of(tmp_path, [table.slice(0, 20), table.slice(20)], rows=rows)
+    outcome = local_modelling.fit_files(job, None)
+    counts = read_counts(Path(job.staging))
+    expected = 35 - len(set(zip(table["k"].to_pylist(), table["t"].to_pylist(), strict=True)))
+    assert counts["superseded"] + outcome.superseded == replaced(table, SPEC) == expected
+
+
+def test_superseded_tuples_are_counted_over_appends(tmp_path: Path) -> None:
+    asked = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5, "out": tmp_path / "m"}
+    local = pulse.Session(engine="local")
+    local.fit(tuples([0, 1, 2, 2], x=[1, 2, 3, 4]), **asked)
+    model = local.fit(tuples([2, 3, 3], x=[4, 5, 5]), **asked, append=True)
+    assert model.manifest.counts["superseded"] == 3
 
 
 def test_joints_that_miss_a_bound_are_counted(tmp_path: Path) -> None:

@@ -70,6 +70,16 @@ def test_files_give_the_same_segments(sessions: Any, tmp_path: Path, asked: dict
     same(on_spark.fit(paths, **told), local.fit(paths, **told))
 
 
+def test_superseded_tuples_are_counted_alike(sessions: Any, tmp_path: Path) -> None:
+    table = walk(2000)
+    seconds = table["t"].cast("int64").to_numpy() // 4_000_000 * 4_000_000
+    table = table.set_column(0, "t", pa.array(seconds).cast(pa.timestamp("us")))
+    paths, told = files(tmp_path, table, [500, 501, 1700]), {**ASKED, "keep": ()}
+    models = [session.fit(paths, **told) for session in sessions]
+    expected = 2000 - len(set(zip(table["k"].to_pylist(), seconds.tolist(), strict=True)))
+    assert [model.manifest.counts["superseded"] for model in models] == [expected, expected]
+
+
 def test_byte_ranges_give_the_same_segments(sessions: Any, tmp_path: Path) -> None:
     on_spark, local = sessions
     table = walk()
