@@ -11,7 +11,7 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.operators.refit_tuples import correct
+from pulse.operators.refit_tuples import as_tuples, correct
 from pulse.store.history import TupleHistory
 from pulse.stream.revisions import Revisions
 
@@ -39,6 +39,13 @@ class ByKey:
         for text, begin, end in zip(texts, begins.tolist(), [*begins[1:].tolist(), n], strict=True):
             self._tables[text] = ordered.slice(begin, end - begin)
 
+    def set(self, text: str, table: pa.Table) -> None:
+        """These rows instead of those of one key, all of which are its own."""
+        if table.num_rows:
+            self._tables[text] = table.combine_chunks()
+        else:
+            self._tables.pop(text, None)
+
     def replace(self, texts: Sequence[str], table: pa.Table) -> None:
         """These rows instead of those of some keys."""
         for text in texts:
@@ -64,7 +71,7 @@ class TupleMemory:
         rows = _first_of_keys(revisions)
         keys = tuple(column.take(pa.array(rows)) for column in revisions.keys)
         whole = Regions(keys, np.full(len(rows), EARLIEST), np.full(len(rows), LATEST))
-        self._tuples = ByKey(history.read(whole), self._schema)
+        self._tuples = ByKey(as_tuples(history.read(whole), self._schema), self._schema)
         self._times: dict[str, IntArray] = {}
 
     def read(self, regions: Regions, neighbours: int = 1) -> pa.Table:
@@ -86,17 +93,35 @@ class TupleMemory:
         return pa.concat_tables(found)
 
     def apply(self, revisions: Revisions) -> None:
-        """Take revisions that were applied."""
-        texts = sorted(set(key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()))
-        corrected = correct(self._tuples.of_all(texts), revisions, nonfinite="hole").tuples
-        self._tuples.replace(texts, corrected)
-        for text in texts:
-            self._times.pop(text, None)
+        """Take revisions that were applied. They touch the instants that they name, and no other tuples are looked at."""
+        named: dict[str, set[int]] = {}
+        texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
+        for text, time in zip(texts, revisions.times.tolist(), strict=True):
+            named.setdefault(text, set()).add(time)
+        meant, others = [self._tuples.of_all(())], dict.fromkeys(named, self._tuples.of_all(()))
+        for text, instants in named.items():
+            table = self._tuples.of(text)
+            if table is not None:
+                of_these = np.isin(self._times_of(text, table), list(instants))
+                meant.append(table.filter(pa.array(of_these)))
+                others[text] = table.filter(pa.array(~of_these))
+        corrected = ByKey(correct(pa.concat_tables(meant), revisions, nonfinite="hole").tuples, self._schema)
+        for text, rest in others.items():
+            both = pa.concat_tables([rest, corrected.of_all([text])])
+            times = _times(both, self._schema)
+            order = np.argsort(times, kind="stable")
+            self._tuples.set(text, both.take(pa.array(order)))
+            self._times[text] = times[order]
 
     def _times_of(self, text: str, table: pa.Table) -> IntArray:
         if text not in self._times:
-            self._times[text] = table.column(self._schema.time).combine_chunks().view(pa.int64()).to_numpy()
+            self._times[text] = _times(table, self._schema)
         return self._times[text]
+
+
+def _times(tuples: pa.Table, schema: StreamSchema) -> IntArray:
+    times: IntArray = tuples.column(schema.time).combine_chunks().view(pa.int64()).to_numpy()
+    return times
 
 
 def _around(times: IntArray, start: int, end: int) -> tuple[int, int]:

@@ -128,12 +128,15 @@ class _State:
         self._tuples: TupleMemory | None = None  # of all keys, where they are asked for often
         self._segments: ByKey | None = None
         self._final = False
+        self._text_of: dict[int, str] = {}  # of keys, by their rank
         self._withdrawn = model.schema.arrow_schema().empty_table()
         self._put = self._withdrawn
 
     def run(self) -> None:
         """All rounds, one after the other."""
         found, ranks = rounds_of(self.revisions, applied=self.job.applied, keep=self.job.keep)
+        texts = key_texts(list(self.revisions.keys), self.revisions.table.num_rows).to_pylist()
+        self._text_of = dict(zip(ranks.tolist(), texts, strict=True))
         if self.model.manifest.tuples <= IN_MEMORY:
             if len(found) >= MANY:
                 segments = self._read(keys_condition(self.model, self.revisions.keys))
@@ -179,8 +182,7 @@ class _State:
             return
         self.counts["repeated"] += int(again.sum())
         applied = refitted.applied
-        moment = _Known(self.revisions, ranks, known)
-        self._note(refitted, moment)
+        self._note(refitted, _Known({self._text_of[rank]: moment for rank, moment in known.items()}))
         self.counts.update(asdict(refitted.counts))
         if refitted.aside.num_rows:
             refused = self.given.take(
@@ -325,11 +327,8 @@ def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
 class _Known:
     """Since when what a round changes of a key is known."""
 
-    def __init__(self, revisions: Revisions, ranks: IntArray, known: dict[int, int]) -> None:
-        texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
-        self._by_text = {
-            text: known[rank] for text, rank in zip(texts, ranks.tolist(), strict=True) if rank in known
-        }
+    def __init__(self, by_text: dict[str, int]) -> None:
+        self._by_text = by_text
 
     def of(self, batch: SegmentBatch) -> IntArray:
         """Per segment."""
