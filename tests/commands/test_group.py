@@ -50,6 +50,21 @@ def test_every_command_is_in_a_group(run: Run) -> None:
         assert f"\n    {code}  " in said
 
 
+def _commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from _commands(one, (*path, name))
+        else:
+            yield (*path, name), one
+
+
+def test_every_command_speaks_to_programs_and_has_examples() -> None:
+    for path, one in _commands(get_command(cli.app)):
+        options = {option for parameter in one.params for option in parameter.opts}
+        assert "--json" in options, path
+        assert f"pulse {' '.join(path)}" in one.help, path
+
+
 @pytest.mark.parametrize(
     ("before", "after", "level"),
     [
