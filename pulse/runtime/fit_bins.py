@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
+from pulse.kernels.group import group
 from pulse.store.units import ROWS
 
 HELD = 2 * ROWS
@@ -120,9 +121,8 @@ class Bins:
     def _deal(self, part: pa.Table) -> None:
         ranks, texts = self._distinct(part)
         bins = np.array([self._bin(text) for text in texts], np.int64)[ranks]
-        order = np.argsort(bins, kind="stable")
-        sorted_ = part.take(pa.array(order))
-        begins = np.searchsorted(bins[order], np.arange(len(self._writers) + 1))
+        order, begins = group(bins, len(self._writers))
+        sorted_ = part if order is None else part.take(pa.array(order))
         for writer, begin, end in zip(self._writers, begins[:-1].tolist(), begins[1:].tolist(), strict=True):
             if end > begin:
                 writer.write_table(sorted_.slice(begin, end - begin))
