@@ -15,25 +15,7 @@ from pulse.core.errors import PulseError
 from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import read_job
 from pulse.runtime.sinks import read_changes
-
-JOB = """
-query = "select id, x from S MODEL S.x = S.x + S.v * t where x > 15"
-engine = "local"
-
-[streams.S]
-source = "files"
-path = "in"
-key = "id"
-time = "t"
-model = { x = "linear" }
-keep = ["v"]
-error = 0.1
-horizon = "60 s"
-
-[sink]
-kind = "parquet"
-path = "out"
-"""
+from tests.runtime.climbing import TOML
 
 
 @pytest.fixture
@@ -43,7 +25,7 @@ def job(tmp_path: Path) -> Path:
     table = pa.table({"id": ["a"] * 10, "t": t, "x": [float(i) for i in range(10)], "v": [1.0] * 10})
     pq.write_table(table, tmp_path / "in" / "0.parquet")
     file = tmp_path / "job.toml"
-    file.write_text(JOB, encoding="utf-8")
+    file.write_text(TOML, encoding="utf-8")
     return file
 
 
@@ -77,18 +59,18 @@ def test_for_programs(job: Path) -> None:
 def test_what_is_wrong_is_said(job: Path) -> None:
     with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
         run(job, "--engine", "flink")
-    job.write_text(JOB.replace("horizon", "horizn"), encoding="utf-8")
+    job.write_text(TOML.replace("horizon", "horizn"), encoding="utf-8")
     with pytest.raises(PulseError, match=r"unknown 'horizn' in \[streams.S\]; did you mean 'horizon'"):
         run(job, "--once")
     chosen = job.with_name("other.toml")
-    chosen.write_text(JOB, encoding="utf-8")
+    chosen.write_text(TOML, encoding="utf-8")
     with pytest.raises(PulseError, match="'checkpoint': expected a folder"):
         start(None, read_job(chosen))  # type: ignore[arg-type]  # refused before it is looked at
 
 
 def test_the_engine_of_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for every other command: before what the job says, behind --engine."""
-    job.write_text(JOB.replace('engine = "local"', 'engine = "spark"'), encoding="utf-8")
+    job.write_text(TOML.replace('engine = "local"', 'engine = "spark"'), encoding="utf-8")
     monkeypatch.setenv("PULSE_ENGINE", "local")
     assert run(job, "--once")[1].startswith("done: 10 tuples, ")
     monkeypatch.setenv("PULSE_ENGINE", "flink")

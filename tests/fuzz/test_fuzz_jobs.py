@@ -26,7 +26,7 @@ from tests.fuzz.harness import (
     json_values,
     put,
 )
-from tests.runtime.test_predictive_local import climbing
+from tests.runtime.climbing import climbing
 
 STREAM = {
     "source": "files",

@@ -17,7 +17,7 @@ from pulse.runtime.predictive import start
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.results import ResultsError
-from tests.runtime.test_predictive_local import climbing_job
+from tests.runtime.climbing import climbing_job
 
 CSV = {"format": "csv", "columns": {"id": "string", "t": "timestamp[us]", "x": "double", "v": "double"}}
 KINDS = {**CSV, "kind": "op", "columns": {"op": "string", **CSV["columns"]}}  # type: ignore[dict-item]

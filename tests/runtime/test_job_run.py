@@ -17,46 +17,9 @@ from pulse.runtime.job_run import JobBatch
 from pulse.runtime.predictive_job import JobError, job_of
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.results import ResultsError
-from tests.runtime.test_predictive_local import climbing
+from tests.runtime.climbing import TOML, climbing, climbing_tables
 
 LONGEST = 60.0  # seconds, for what comes at once on a quiet machine
-
-TOML = """
-query = "select id, x from S MODEL S.x = S.x + S.v * t where x > 15"
-engine = "local"
-
-[streams.S]
-source = "files"
-path = "in"
-key = "id"
-time = "t"
-model = { x = "linear" }
-keep = ["v"]
-error = 0.1
-horizon = "60 s"
-options = { maxFilesPerTrigger = 1 }
-
-[sink]
-kind = "parquet"
-path = "out"
-"""
-
-
-def tables(**more: Any) -> dict[str, Any]:
-    """The same job as tables, without a sink."""
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "linear"},
-        "keep": ["v"],
-        "error": 0.1,
-        "horizon": "60 s",
-        "options": {"maxFilesPerTrigger": 1},
-    }
-    query = "select id, x from S MODEL S.x = S.x + S.v * t where x > 15"
-    return {"query": query, "streams": {"S": stream}, **more}
 
 
 @pytest.fixture
@@ -69,8 +32,10 @@ def test_a_file_tables_and_a_job_are_the_same(session: pulse.Session, tmp_path: 
     climbing(tmp_path / "in")
     (tmp_path / "job.toml").write_text(TOML, encoding="utf-8")
     of_file = session.run(tmp_path / "job.toml")
-    of_tables = session.run(tables(), folder=tmp_path)
-    of_job = session.run(job_of({**tables(), "sink": {"kind": "parquet", "path": "more"}}, folder=tmp_path))
+    of_tables = session.run(climbing_tables(), folder=tmp_path)
+    of_job = session.run(
+        job_of({**climbing_tables(), "sink": {"kind": "parquet", "path": "more"}}, folder=tmp_path)
+    )
     for run in (of_file, of_tables, of_job):
         assert run.changes().num_rows == run.holds().num_rows == 2
         assert run.changes().equals(of_file.changes())
@@ -83,22 +48,22 @@ def test_a_file_tables_and_a_job_are_the_same(session: pulse.Session, tmp_path: 
 
 def test_it_says_what_it_is(session: pulse.Session, tmp_path: Path) -> None:
     climbing(tmp_path / "in")
-    run = session.run(tables(), folder=tmp_path)
+    run = session.run(climbing_tables(), folder=tmp_path)
     assert repr(run).startswith("JobRun('job', engine='local'; done: 20 tuples, ")
     assert "<td" in run._repr_html_()
-    again = session.run(tables(checkpoint="state"), folder=tmp_path)
-    again = session.run(tables(checkpoint="state"), folder=tmp_path)
+    again = session.run(climbing_tables(checkpoint="state"), folder=tmp_path)
+    again = session.run(climbing_tables(checkpoint="state"), folder=tmp_path)
     assert repr(again) == "JobRun('job', engine='local'; done: no tuples)"
     assert "no tuples" in again._repr_html_()
 
 
 def test_results_stay_with_the_checkpoint(session: pulse.Session, tmp_path: Path) -> None:
     climbing(tmp_path / "in", files=1)
-    session.run(tables(checkpoint="state"), folder=tmp_path)
+    session.run(climbing_tables(checkpoint="state"), folder=tmp_path)
     shutil.rmtree(tmp_path / "in")
     climbing(tmp_path / "in", files=3)
     (tmp_path / "in" / "0.parquet").unlink()
-    run = session.run(tables(checkpoint="state"), folder=tmp_path)
+    run = session.run(climbing_tables(checkpoint="state"), folder=tmp_path)
     assert run.status.tally.tuples == 20
     assert set(run.changes().column("batch").to_pylist()) == {0}
     assert run.holds().num_rows == 2
@@ -118,7 +83,7 @@ def test_batches_are_told_with_their_time(session: pulse.Session, tmp_path: Path
     def note(status: Status) -> None:
         figures.append(status.tally.tuples)
 
-    session.run(tables(), folder=tmp_path, on_batch=listen, on_status=note)
+    session.run(climbing_tables(), folder=tmp_path, on_batch=listen, on_status=note)
     assert [(one.number, one.changes.num_rows, one.now) for one in batches] == [
         (0, 2, 9_000_000),
         (1, 0, 19_000_000),
@@ -130,7 +95,7 @@ def test_batches_are_told_with_their_time(session: pulse.Session, tmp_path: Path
 def test_rows_set_aside_are_kept_for_whoever_asks(session: pulse.Session, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.csv").write_text("id,t,x,v\na,1970-01-01T00:00:00,n/a,1\n", encoding="utf-8")
-    given = tables()
+    given = climbing_tables()
     given["streams"]["S"]["format"] = "csv"
     given["streams"]["S"]["columns"] = {"id": "string", "t": "timestamp[us]", "x": "double", "v": "double"}
     (row,) = session.run(given, folder=tmp_path).aside().to_pylist()
@@ -139,7 +104,7 @@ def test_rows_set_aside_are_kept_for_whoever_asks(session: pulse.Session, tmp_pa
 
 def test_in_the_background_until_it_is_stopped(session: pulse.Session, tmp_path: Path) -> None:
     climbing(tmp_path / "in", files=1)
-    with session.run(tables(), folder=tmp_path, once=False) as run:
+    with session.run(climbing_tables(), folder=tmp_path, once=False) as run:
         until(lambda: run.status.batches == 1)
         assert run.active
         assert not run.wait(0.01)
@@ -154,7 +119,7 @@ def test_what_goes_wrong_in_the_background_is_said_to_who_waits(
     session: pulse.Session, tmp_path: Path
 ) -> None:
     climbing(tmp_path / "in", files=1)
-    run = session.run(tables(), folder=tmp_path, once=False)
+    run = session.run(climbing_tables(), folder=tmp_path, once=False)
     until(lambda: run.status.batches == 1)
     (tmp_path / "in" / "1.parquet").write_bytes(b"PAR1")
     with pytest.raises(PulseError, match=r"1\.parquet: cannot be read as parquet"):
@@ -186,8 +151,8 @@ def test_what_cannot_be_run(session: pulse.Session, tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"nowhere\.toml: cannot read the job"):
         session.run(tmp_path / "nowhere.toml")
     with pytest.raises(SessionError, match="frames are Spark's; expected engine 'spark', got 'local'"):
-        session.run(tables(), folder=tmp_path, frames={"S": None})
-    run = session.run(tables(sink={"kind": "none"}), folder=tmp_path)
+        session.run(climbing_tables(), folder=tmp_path, frames={"S": None})
+    run = session.run(climbing_tables(sink={"kind": "none"}), folder=tmp_path)
     with pytest.raises(ResultsError, match=r"went to its sink, 'none', and are not kept; leave the sink out"):
         run.changes()
 
@@ -195,10 +160,10 @@ def test_what_cannot_be_run(session: pulse.Session, tmp_path: Path) -> None:
 def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The same tables, without a checkpoint of their own, and a frame."""
     climbing(tmp_path / "in")
-    here = pulse.Session(engine="local").run(tables(), folder=tmp_path)
+    here = pulse.Session(engine="local").run(climbing_tables(), folder=tmp_path)
     session = pulse.Session(engine="spark", spark=spark)
     batches: list[JobBatch] = []
-    there = session.run(tables(buckets=2), folder=tmp_path, on_batch=batches.append)
+    there = session.run(climbing_tables(buckets=2), folder=tmp_path, on_batch=batches.append)
     assert there.status.tally.tuples == 20
     assert there.holds().drop_columns(["certainty"]).equals(here.holds().drop_columns(["certainty"]))
     assert [(one.number, one.now) for one in batches] == [(0, 9_000_000), (1, 19_000_000)]
@@ -206,7 +171,7 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.readStream.schema("id string, t timestamp, x double, v double").parquet(
         str(tmp_path / "in")
     )
-    given = tables(buckets=2)
+    given = climbing_tables(buckets=2)
     given["streams"]["S"] |= {"source": "frame", "options": {}}
     given["streams"]["S"].pop("path")
     with session.run(given, folder=tmp_path, frames={"S": frame}, once=False) as run:

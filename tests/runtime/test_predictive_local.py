@@ -10,65 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
 from pulse.core.errors import ColumnTypeError
 from pulse.runtime.alerts import Alerts
-from pulse.runtime.predictive_job import Job, JobError, job_of
+from pulse.runtime.predictive_job import JobError
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
 from pulse.runtime.source_columns import columns_of
 from pulse.runtime.source_files import SourceError, files_of
 from pulse.runtime.sources import newest, predictor_of
-
-SECOND = 1_000_000
-
-
-def climbing(folder: Path, format: str = "parquet", files: int = 2) -> None:
-    """One object that climbs by one a second, and says so."""
-    folder.mkdir()
-    for f in range(files):
-        t = list(range(10 * f, 10 * f + 10))
-        table = pa.table(
-            {
-                "id": ["a"] * 10,
-                "t": pa.array([one * SECOND for one in t], pa.timestamp("us")),
-                "x": [float(one) for one in t],
-                "v": [1.0] * 10,
-            }
-        )
-        file = folder / f"{f}.{format}"
-        if format == "parquet":
-            pq.write_table(table, file)
-        elif format == "csv":
-            pa_csv.write_csv(table, file)
-        else:
-            lines = [json.dumps({**row, "t": row["t"].isoformat(sep=" ")}) for row in table.to_pylist()]
-            file.write_text("\n".join(lines), encoding="utf-8")
-        os.utime(file, (1000 + f, 1000 + f))
-
-
-def climbing_job(folder: Path, **more: Any) -> Job:
-    stream = {
-        "source": "files",
-        "path": "in",
-        "key": "id",
-        "time": "t",
-        "model": {"x": "linear"},
-        "keep": ["v"],
-        "error": 0.1,
-        "horizon": "60 s",
-        "options": {"maxFilesPerTrigger": 1},
-        **more.pop("stream", {}),
-    }
-    values = {
-        "query": "select id, x from S MODEL S.x = S.x + S.v * t where x > 15",
-        "streams": {"S": stream},
-        "sink": {"kind": "parquet", "path": "out"},
-    }
-    return job_of({**values, **more}, folder=folder)
+from tests.runtime.climbing import SECOND, climbing, climbing_job
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])

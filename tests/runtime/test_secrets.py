@@ -21,7 +21,7 @@ from pulse.runtime.secrets import (
     resolved,
 )
 from pulse.runtime.sources import SourceError, predictor_of
-from tests.runtime.test_predictive_local import climbing
+from tests.runtime.climbing import climbing
 
 SECRET = "s3cr3t-Xy7-hunter2"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="pulse" password="${PULSE_TEST_SECRET}";'

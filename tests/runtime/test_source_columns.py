@@ -18,8 +18,8 @@ from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.source_columns import same_types, settled, told_types
 from pulse.runtime.source_files import SourceError
+from tests.runtime.climbing import climbing, climbing_job
 from tests.runtime.test_asides import text
-from tests.runtime.test_predictive_local import climbing, climbing_job
 
 HEAD = "id,t,x,v,note"
 TYPES = {"id": "int64", "t": "timestamp[us]", "x": "double", "v": "int64", "note": "string"}
