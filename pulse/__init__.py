@@ -10,10 +10,10 @@ Spark's driver side nor a parser.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pulse._version import VERSION as __version__
+from pulse.core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from pulse.core.bounds import ErrorBound
@@ -71,13 +71,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pulse' has no attribute {name!r}; there are: {', '.join(__all__)}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_demand(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -20,8 +20,9 @@ Names are loaded when they are first used (PEP 562): who wants an error or a sch
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pulse.core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
@@ -147,13 +148,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pulse.core' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_demand(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
