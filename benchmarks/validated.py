@@ -1,15 +1,16 @@
 """Segments as predictive processing has them (Pulse paper, IV): every tuple is validated, and a model begins where it must.
 
-``MODEL x = x + vx * t, y = y + vy * t``: a tuple's own values are the coefficients, and the model holds until it expires, which
-is after as many tuples as a segment is to have, or is violated. Tuples of the workload stay within half the bound of their path,
-so that none is. Beside solving, an operator then pays for checking each tuple.
+``MODEL x = x + vx * t, y = y + vy * t``: a tuple's own values are the coefficients, and the model holds until it is violated
+or an unmodelled attribute changes. Tuples of the workload stay within half the bound of their path, so that no model is
+violated; the number of the segment is watched as such an attribute, so that a model begins with every segment. Beside
+solving, an operator then pays for checking each tuple.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pulse.benchmarks.workload import COLUMNS, SECOND, Objects
+from pulse.benchmarks.workload import COLUMNS, SECOND, Objects, begins
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.kernels.key_state import Layout, fresh
@@ -28,11 +29,11 @@ class Validation:
         tuples = objects.stream_tuples
         self.t = tuples.t
         self.values = np.stack([tuples.x, tuples.y, tuples.vx, tuples.vy])
-        self.who = tuples.id[None]
+        self.who = np.stack([tuples.id, _segment_numbers(tuples.id, objects)])
         self.bounds = np.array([[objects.precision, 0.0]] * 2)
-        # A tuple at the instant of expiry finds the model expired. Instants are rounded: half a period lies between.
+        # Tuples in the later half of a horizon extend the model they agree with: a segment lies within the first half.
         period = objects.objects / objects.rate
-        self.horizon = round((np.ceil(objects.per_segment) - 0.5) * period * SECOND)
+        self.horizon = round((2.0 * np.ceil(objects.per_segment) + 1.0) * period * SECOND)
         self.keys = objects.relation.keys
 
     def segments(self) -> Relation:
@@ -56,6 +57,16 @@ class Validation:
             drift={},
             certainty=np.full(n, CERTAIN, np.uint8),
         )
+
+
+def _segment_numbers(who: IntArray, objects: Objects) -> IntArray:
+    """Number the segments of each object; the code of each tuple's."""
+    order = np.argsort(who, kind="stable")
+    counts = np.bincount(who, minlength=objects.objects)
+    starts = [np.cumsum(begins(int(count), objects.per_segment)[:count]) for count in counts]
+    numbers = np.empty(len(who), np.int64)
+    numbers[order] = np.concatenate(starts)
+    return numbers
 
 
 def _until(begin: IntArray, end: IntArray, offsets: IntArray) -> IntArray:

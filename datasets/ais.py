@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.errors import unknown_column
+from pulse.core.plane import Plane
 from pulse.datasets.counts import Aside, Counts, Sieve
 from pulse.datasets.csv_parse import KEY_TEXT, layout_names, parse_block
 from pulse.datasets.errors import ProjectionError, UnknownFormatError, UnreadableError
@@ -73,6 +74,10 @@ class AisFormat(Format):
         if self.drop_no_position:
             said.append("removed: rows without a possible position, or without an MMSI")
         return said
+
+    def plane(self) -> Plane | None:
+        """That of the projection, once it is chosen."""
+        return self.projection.plane() if isinstance(self.projection, Projection) else None
 
     def prepare(self, paths: Paths) -> AisFormat:
         """Choose the projection by the first file's extent (up to four samples of it), unless one was given."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrow_types import REF
-from pulse.core.errors import ColumnTypeError, ElementError
+from pulse.core.errors import ColumnTypeError, ElementError, check_once
 from pulse.core.schema import StreamSchema
 from pulse.datasets.casting import FAILURES, cast_what_fits
 from pulse.datasets.errors import DatasetError
@@ -105,6 +105,7 @@ def converted(
                 f"({', '.join([KIND, *schema.names])}); "
                 f"there are: {', '.join(table.column_names)}"
             )
+        check_once(source, table.column_names, where)
         unit = time_unit if field.type == REF else None
         columns[field.name], wrong = _converted(
             table.column(source).combine_chunks(), field.type, unit, f"{where}, column '{source}'"

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pulse.core.errors import unknown_column
+from pulse.core.plane import Plane
 from pulse.datasets.counts import Aside, Counts
 from pulse.datasets.errors import DatasetError, EmptyInputError, UnknownFormatError, readable
 from pulse.datasets.text_blocks import Layout, check_encoding, read_layout
@@ -61,6 +62,10 @@ class Format(ABC):
         """What reading does beyond reading, one sentence each: filters, conversions, zones, projection."""
         return []
 
+    def plane(self) -> Plane | None:
+        """What positions ``x, y`` were projected to, if they were: by how much distances are off."""
+        return None
+
     @abstractmethod
     def units(self, paths: Paths) -> list[Unit]:
         """All parts of the files, in order; together they hold every row once."""
@@ -68,6 +73,10 @@ class Format(ABC):
     @abstractmethod
     def schema(self, path: str) -> pa.Schema:
         """The columns on offer, with the types that :meth:`batches` gives them."""
+
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """How many bytes of a file these columns take; None where nobody knows, as of columns that are computed from others."""
+        return None
 
     @abstractmethod
     def batches(

@@ -33,11 +33,15 @@ class Unread(NamedTuple):
 
 
 def arrow_json(path: str | Path, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
-    """A file as Arrow reads it; ``ArrowInvalid`` where it does not, and where a line is null (a tombstone of a topic).
+    """A file as :func:`arrow_json_of` reads its bytes."""
+    return arrow_json_of(Path(path).read_bytes(), options)
+
+
+def arrow_json_of(data: bytes, options: pyarrow.json.ParseOptions | None = None) -> pa.Table:
+    """Lines as Arrow reads them; ``ArrowInvalid`` where it does not, and where a line is null (a tombstone of a topic).
 
     Arrow 26 ends the process if the first of its lines is.
     """
-    data = Path(path).read_bytes()
     if _NULL.search(data):
         raise pa.ArrowInvalid("JSON parse error: null in place of an object")
     return pyarrow.json.read_json(pa.BufferReader(data), parse_options=options)
@@ -77,8 +81,9 @@ def _parsed(path: str) -> tuple[dict[int, Row], dict[int, str]]:
             try:
                 read.decode()
                 row = json.loads(line)
+                json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no text
             except (ValueError, RecursionError) as e:  # also a number of more digits than Python reads
-                what = "not UTF-8" if isinstance(e, UnicodeDecodeError) else "not JSON"
+                what = "not UTF-8" if isinstance(e, UnicodeError) else "not JSON"
                 wrong[number] = f"{what}: {_short(line)}"
                 continue
             if isinstance(row, dict):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +17,15 @@ from pulse.datasets.counts import Aside, Counts
 from pulse.datasets.csv_parse import KEY_TEXT, layout_names, nulls, parse_block
 from pulse.datasets.errors import EmptyInputError, UnknownFormatError, UnreadableError, readable
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
-from pulse.datasets.text_blocks import Block, Layout, line_number, read_blocks, to_utf8
+from pulse.datasets.text_blocks import Block, Layout, line_number, open_bytes, read_blocks, to_utf8
 from pulse.datasets.time_columns import TIME, Place, check_time_unit, to_time, to_time_or_null
 from pulse.datasets.units import Paths, Unit
 
 SAMPLE_BYTES = 1 << 20
 TYPES = {"double": pa.float64(), "int64": pa.int64(), "string": KEY_TEXT, "bool": pa.bool_()}
+
+
+_SHARE_BYTES = 1 << 16  # from whose lines it is told which share of a file its columns have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +101,18 @@ class PlainCsv(TextFormat):
         """The header's columns and their types."""
         types = self._types(self.layout(path))
         return pa.schema([(name, TIME if name == self.time else type_) for name, type_ in types.items()])
+
+    def bytes_of(self, path: str, columns: Sequence[str]) -> int | None:
+        """Their share of the characters of the first lines, with separators, of the file's size."""
+        layout = self.layout(path)
+        places = [layout.names.index(name) for name in columns if name in layout.names]
+        with readable(path), open_bytes(path) as file:
+            file.read(layout.header_bytes)
+            lines = file.read(_SHARE_BYTES).decode(layout.encoding, errors="replace").splitlines()
+        rows = list(csv.reader(lines[:-1] or lines, delimiter=layout.delimiter))
+        whole = sum(len(field) + 1 for row in rows for field in row)
+        own = sum(len(row[i]) + 1 for row in rows for i in places if i < len(row))
+        return round(Path(path).stat().st_size * own / whole) if whole else 0
 
     def batches(
         self,

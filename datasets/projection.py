@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray
+from pulse.core.plane import Plane
 from pulse.datasets.errors import ProjectionError
 
 _GRID = 33  # points per side at which the scale is looked at; its extremes lie on the edge or in the middle
@@ -81,6 +82,20 @@ class Projection:
         """Metres east and north of the centre; infinite where the projection has no image."""
         x, y = _transformer(self.crs)(lon, lat)
         return x, y
+
+    def plane(self) -> Plane:
+        """The box in the plane around the extent, with the largest distortion anywhere in it; and beyond it, as far again on
+        each side as the box is long."""
+        lat, lon = _grid(self.extent)
+        x, y = self.forward(lat, lon)
+        fine = np.isfinite(x) & np.isfinite(y)
+        if not fine.any():
+            return Plane(min(self.distortion, 1.0), 1.0)
+        box = float(x[fine].min()), float(x[fine].max()), float(y[fine].min()), float(y[fine].max())
+        inside = max(self.distortion, _box_distortion(self.crs, box))
+        width, height = box[1] - box[0], box[3] - box[2]
+        wide = box[0] - width, box[1] + width, box[2] - height, box[3] + height
+        return Plane(min(inside, 1.0), min(max(inside, _box_distortion(self.crs, wide)), 1.0), *box)
 
     def outside(self, lat: FloatArray, lon: FloatArray) -> int:
         """How many positions lie outside the extent that the distortion is stated for."""
@@ -198,6 +213,19 @@ def _balanced(definition: str, extent: Extent) -> Projection | None:
     factor = round(2 / (low + high), 9)
     distortion = max(high * factor - 1, 1 - low * factor)
     return Projection(f"{definition} +k_0={factor:.9f}", extent, float(f"{distortion:.3g}") + 1e-9)
+
+
+def _box_distortion(crs: str, box: tuple[float, float, float, float]) -> float:
+    """The largest distortion in a box of the plane, by a grid of points with its edges; 1 where a part of it is no image.
+
+    The scale is smooth, and within the box a little larger at most than at the points of so fine a grid: a hundredth is added.
+    """
+    mesh = np.meshgrid(np.linspace(box[0], box[1], _GRID), np.linspace(box[2], box[3], _GRID))
+    lon, lat = _transformer(crs)(mesh[0].ravel(), mesh[1].ravel(), inverse=True)
+    if not (np.isfinite(lat) & np.isfinite(lon)).all():
+        return 1.0
+    scales = _scales(crs, lat, lon)
+    return 1.0 if scales is None else 1.01 * float(np.abs(scales - 1).max())
 
 
 def _grid(extent: Extent) -> tuple[FloatArray, FloatArray]:

@@ -46,8 +46,8 @@ def expand(paths: Paths, suffixes: tuple[str, ...]) -> list[str]:
     """The files that paths name, in order: files as given, folders and patterns sorted.
 
     Of a folder, all files below it whose names end in one of ``suffixes``, except hidden ones and those that
-    begin with ``_``. A pattern is one of :mod:`glob`, ``**`` included. A file named twice is an error: its rows
-    would be read twice.
+    begin with ``_``. A pattern is one of :mod:`glob`, ``**`` included. A file named twice, also by another path or a link, is an
+    error: its rows would be read twice.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
@@ -57,12 +57,20 @@ def expand(paths: Paths, suffixes: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     for one in given:
         found += _expand_one(os.fspath(one), suffixes)
-    repeated = (
-        sorted({path for path in found if found.count(path) > 1}) if len(set(found)) < len(found) else []
-    )
-    if repeated:
-        raise DatasetError(f"input: {repeated[0]} is named twice; its rows would be counted twice")
+    _check_once(found)
     return found
+
+
+def _check_once(paths: list[str]) -> None:
+    seen: dict[tuple[int, int], str] = {}
+    for path in paths:
+        status = Path(path).stat()
+        first = seen.setdefault((status.st_dev, status.st_ino), path)
+        if first is not path:
+            other = "" if first == path else f" (also as {first})"
+            raise DatasetError(
+                f"input: {path} is named twice{other}; its rows would be counted twice: name it once"
+            )
 
 
 def _expand_one(path: str, suffixes: tuple[str, ...]) -> list[str]:

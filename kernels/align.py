@@ -8,8 +8,9 @@ A **cell** is a maximal range on which none of the functions changes its piece::
         [ a )[ a c )[ b c  )[ b )[b d)[d)     outer=True: where at least one is
 
 One pass with a pointer per function, O(F) for each cell. Instants are compared by
-:mod:`pulse.kernels.timeline` alone: pieces that meet within its tolerance leave no gap, and what is shorter
-than the tolerance is no cell.
+:mod:`pulse.kernels.timeline` alone: pieces that meet within its tolerance leave no gap. What is shorter than the
+tolerance is no cell of its own: the next cell that goes on from there begins where it began, and where none does the
+cell before it ends where it ended. So no number of such slivers in a row opens a hole.
 
 A cell is written about the reference of its latest-starting piece (of the first function, when several start
 together), so its ``lo`` is that piece's own, untouched. A **point** (``lo == hi``, semantics 1.2) that lies
@@ -40,7 +41,7 @@ from pulse.kernels._jit import (
     kernel,
 )
 from pulse.kernels.polynomial import _batch, shift_row
-from pulse.kernels.timeline import gap, seconds_between, tolerance
+from pulse.kernels.timeline import GRAIN, gap, meets, seconds_between, tolerance
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -124,11 +125,55 @@ def _exhausted(bounds, cursor):
 
 
 @device
+def has_length(ref_a, a, ref_b, b):
+    """Whether instant b lies after instant a by more than the rounding of their offsets."""
+    return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b) - GRAIN
+
+
+@device
+def not_before(ref_a, a, ref_b, b):
+    """Offset b about ``ref_b``, or that of instant a if it lies after instant b by more than counts as the same."""
+    # Half of the tolerance is left to whoever writes the range about another reference.
+    if gap(ref_b, b, ref_a, a) > 0.5 * tolerance(ref_a, a, ref_b, b):
+        return seconds_between(ref_b, ref_a) + a
+    return b
+
+
+@device
+def _begin(out, begin, m, base, start):
+    """Where cell ``m`` begins that would at ``start``: not before the end of the last range of the cells from ``begin`` on.
+
+    Pieces that meet may overlap by the rounding of a far reference, which shows where cells are written about nearer ones.
+    """
+    cell_ref, cell_lo, cell_hi, _ = out
+    last = m - 1
+    while last >= begin and cell_lo[last] == cell_hi[last]:
+        last -= 1
+    return not_before(cell_ref[last], cell_hi[last], base, start) if last >= begin else start
+
+
+@device
+def _lengthen(out, begin, m, since_ref, since, until_ref, until):
+    """Let the last cell, of those from ``begin`` on, end at ``until``, if it is a range that ends where ``since`` is."""
+    cell_ref, cell_lo, cell_hi, _ = out
+    if (
+        m > begin
+        and cell_lo[m - 1] < cell_hi[m - 1]
+        and meets(cell_ref[m - 1], cell_hi[m - 1], since_ref, since)
+    ):
+        end = seconds_between(cell_ref[m - 1], until_ref) + until
+        cell_hi[m - 1] = max(cell_hi[m - 1], end)
+
+
+@device
 def _align_group(pieces, bounds, outer, cursor, out, m):
     """Append one group's cells to ``out`` from ``m`` on (row ``m`` is scratch); returns the new ``m``."""
     ref, lo, hi = pieces
     cell_ref, cell_lo, cell_hi, index = out
     functions = len(cursor)
+    begin = m
+    is_open, since_ref, since = False, 0, 0.0  # a sliver that no cell has yet, and when it began
+    goes_on = False  # the last cell ended just now
     first = -1
     for f in range(functions):
         p = cursor[f] = bounds[f]
@@ -154,12 +199,27 @@ def _align_group(pieces, bounds, outer, cursor, out, m):
         next_ref, after = ref[event], hi[event] if at_end else lo[event]
         if wanted:
             base, start = ref[latest], lo[latest]
-            if _later(base, start, now_ref, now):
+            # Half of the tolerance is left to whoever writes the cell about another reference.
+            ahead = goes_on and gap(now_ref, now, base, start) > 0.5 * tolerance(now_ref, now, base, start)
+            if is_open:
+                start = seconds_between(base, since_ref) + since
+            elif ahead or _later(base, start, now_ref, now):
                 start = seconds_between(base, now_ref) + now
-            if _later(base, start, next_ref, after):
+            start = _begin(out, begin, m, base, start)
+            goes_on = _later(base, start, next_ref, after)
+            if goes_on:
                 cell_ref[m], cell_lo[m], cell_hi[m] = base, start, seconds_between(base, next_ref) + after
+                is_open = False
                 m += 1
+            elif not is_open and has_length(base, start, next_ref, after):
+                is_open, since_ref, since = True, base, start
+        else:
+            if is_open:
+                _lengthen(out, begin, m, since_ref, since, now_ref, now)
+            is_open, goes_on = False, False
         now_ref, now = next_ref, after
+    if is_open:
+        _lengthen(out, begin, m, since_ref, since, now_ref, now)
     return m
 
 
@@ -179,6 +239,8 @@ def _align_two(a, b, span_a, span_b, out, m):
     ref_a, lo_a, hi_a = a
     ref_b, lo_b, hi_b = b
     cell_ref, cell_lo, cell_hi, index = out
+    begin = m
+    is_open, since_ref, since, until_ref, until = False, 0, 0.0, 0, 0.0  # slivers that no cell has yet
     i, j = span_a[0], span_b[0]
     while i < span_a[1] and j < span_b[1]:
         # The cell starts with the later start and ends with the earlier end.
@@ -191,25 +253,44 @@ def _align_two(a, b, span_a, span_b, out, m):
             end_ref, end = ref_b[j], hi_b[j]
         point_a, point_b = lo_a[i] == hi_a[i], lo_b[j] == hi_b[j]
         step_a, step_b = left >= 0.0, left <= 0.0
-        if abs(left) <= tolerance(ref_a[i], hi_a[i], ref_b[j], hi_b[j]):
+        least = tolerance(ref_a[i], hi_a[i], ref_b[j], hi_b[j])
+        # Ends that are but a rounding apart are one; what is left of a range beyond the other's end is a sliver at least.
+        if abs(left) <= (least if point_a or point_b else least - GRAIN):
             # A point at the end of a range waits: the next range may hold it.
             step_a, step_b = not point_a or point_b, not point_b or point_a
         length = gap(base, start, end_ref, end)
         least = tolerance(base, start, end_ref, end)
-        end += seconds_between(base, end_ref)
         wanted = length > least
+        if is_open and length > 0.0:
+            if meets(until_ref, until, base, start):
+                start = seconds_between(base, since_ref) + since
+                wanted = gap(base, start, end_ref, end) > least
+            else:
+                _lengthen(out, begin, m, since_ref, since, until_ref, until)
+                is_open = False
+        if not wanted and has_length(base, start, end_ref, end):
+            if not is_open:
+                is_open, since_ref, since = True, base, start
+            until_ref, until = end_ref, end
+        end += seconds_between(base, end_ref)
         if (point_a or point_b) and abs(length) <= least and step_a == point_a and step_b == point_b:
             wanted = True
             if point_a:
                 base, start, end = ref_a[i], lo_a[i], lo_a[i]
             else:
                 base, start, end = ref_b[j], lo_b[j], lo_b[j]
+        if wanted and start < end:
+            start = _begin(out, begin, m, base, start)
+            wanted = start < end
         if wanted:
             cell_ref[m], cell_lo[m], cell_hi[m] = base, start, end
             index[m, 0], index[m, 1] = i, j
+            is_open = is_open and start == end
             m += 1
         i += step_a
         j += step_b
+    if is_open:
+        _lengthen(out, begin, m, since_ref, since, until_ref, until)
     return m
 
 

@@ -9,8 +9,10 @@ possible, 0 not at all::
     D =  0    D = 0, e = 0     D = 0      |D| <= e
     D != 0    3 less the code of D = 0
 
-Values within the rounding of their own terms count as equal. Every code is lowered to that of the sample itself. Values that are
-not numbers satisfy whatever comes out: the caller sees to them.
+Values that differ by no more than their error, and than the rounding of their own terms, count as equal on the model; values
+without error are compared exactly, as the difference of two numbers has the right sign. Any other error has the rounding of
+``D`` and of its own sum in it: bounds are rounded up by more (:data:`pulse.kernels.rounding.GROWN`). Every code is lowered to
+that of the sample itself. Values that are not numbers satisfy whatever comes out: the caller sees to them.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ import numpy.typing as npt
 
 from pulse.kernels._jit import BOOL, FLOAT, IN1, IN_BYTE1, INT, OUT_BYTE1, device, kernel, step
 from pulse.kernels.recycled import recycled
+from pulse.kernels.rounding import GROWN, UNIT
 
 Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 RELATIONS = ("<", "<=", "=", "!=", ">=", ">")
 _NOISE = 32 * 2.220446049250313e-16  # of a window of averages: a few units in the last place on either side
+_SQUARED = 8 * UNIT  # of a distance: two squares, their sum, the square of the level and its root
 _GREATER, _GREATER_EQUAL, _EQUAL, _UNEQUAL = range(4)
 _FORMS = {
     "<": (_GREATER, True),
@@ -38,9 +42,9 @@ _FORMS = {
 
 
 @step
-def _difference(a, b):
+def _difference(a, b, e):
     d = a - b
-    return 0.0 if abs(d) <= _NOISE * (abs(a) + abs(b)) else d
+    return 0.0 if abs(d) <= min(e, _NOISE * (abs(a) + abs(b))) else d
 
 
 @step
@@ -61,15 +65,18 @@ def compare_forms(left, err_left, right, err_right, form, codes, out):
     n = out.shape[0]
     if form == _GREATER:
         for i in range(n):
-            d, e = _difference(left[i], right[i]), err_left[i] + err_right[i]
+            e = err_left[i] + err_right[i]
+            d = _difference(left[i], right[i], e)
             out[i] = _lower((1 if d > e else 0) + (1 if d > 0.0 else 0) + (1 if d > -e else 0), codes[i])
     elif form == _GREATER_EQUAL:
         for i in range(n):
-            d, e = _difference(left[i], right[i]), err_left[i] + err_right[i]
+            e = err_left[i] + err_right[i]
+            d = _difference(left[i], right[i], e)
             out[i] = _lower((1 if d >= e else 0) + (1 if d >= 0.0 else 0) + (1 if d >= -e else 0), codes[i])
     else:
         for i in range(n):
-            code = _equal(_difference(left[i], right[i]), err_left[i] + err_right[i])
+            e = err_left[i] + err_right[i]
+            code = _equal(_difference(left[i], right[i], e), e)
             out[i] = _lower(code if form == _EQUAL else 3 - code, codes[i])
 
 
@@ -84,15 +91,18 @@ def _compare_constant(values, err, constant, form, exchanged, codes, out):
     sign = -1.0 if exchanged else 1.0
     if form == _GREATER:
         for i in range(n):
-            d, e = sign * _difference(values[i], constant), err[i]
+            e = err[i]
+            d = sign * _difference(values[i], constant, e)
             out[i] = _lower((1 if d > e else 0) + (1 if d > 0.0 else 0) + (1 if d > -e else 0), codes[i])
     elif form == _GREATER_EQUAL:
         for i in range(n):
-            d, e = sign * _difference(values[i], constant), err[i]
+            e = err[i]
+            d = sign * _difference(values[i], constant, e)
             out[i] = _lower((1 if d >= e else 0) + (1 if d >= 0.0 else 0) + (1 if d >= -e else 0), codes[i])
     else:
         for i in range(n):
-            code = _equal(_difference(values[i], constant), err[i])
+            e = err[i]
+            code = _equal(_difference(values[i], constant, e), e)
             out[i] = _lower(code if form == _EQUAL else 3 - code, codes[i])
 
 
@@ -112,13 +122,13 @@ def _within(q, square, inner, outer, none_inside, strict):
 def _compare_distance(squares, err, square, form, exchanged, codes, out):
     c = np.sqrt(square)
     for i in range(out.shape[0]):
-        q, e = squares[i], err[i]
+        q, e = squares[i], err[i] * GROWN + _SQUARED * c  # the level is a rounded square, and so is q
         if abs(q - square) <= _NOISE * (q + square):
             q = square
-        inner = (c - e) * (c - e) if e > 0.0 else square
-        outer = (c + e) * (c + e) if e > 0.0 else square
+        inner = (c - e) * (c - e)
+        outer = (c + e) * (c + e)
         if form == _EQUAL or form == _UNEQUAL:
-            certain = 1 if q == square and e == 0.0 else 0
+            certain = 1 if q == 0.0 and square == 0.0 and err[i] == 0.0 else 0  # any other square is rounded
             possible = 1 if q == square or (q <= outer and (c < e or q >= inner)) else 0
             code = certain + (1 if q == square else 0) + possible
             code = 3 - code if form == _UNEQUAL else code

@@ -32,11 +32,11 @@ from pulse.kernels._jit import (
     device,
     kernel,
 )
-from pulse.kernels.align import pieces_of
+from pulse.kernels.align import has_length, not_before, pieces_of
 from pulse.kernels.polynomial import _batch, horner, magnitude, shift_row
 from pulse.kernels.roots import root_work, roots_row
 from pulse.kernels.status import OK
-from pulse.kernels.timeline import gap, seconds_between, tolerance
+from pulse.kernels.timeline import gap, meets, seconds_between, tolerance
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -63,8 +63,20 @@ class Envelope(NamedTuple):
 
 @device
 def _emit(ref, source, lo, hi, out, first, m):
-    """Append a piece to the run that began at ``first``, or lengthen the last one when it goes on."""
+    """Append a piece to the run that began at ``first``, or lengthen the last one when it goes on.
+
+    Pieces that meet may overlap by the rounding of a far reference. Where what is left of them is written about nearer ones,
+    that would show: a range begins no earlier than the last one ends.
+    """
     out_source, out_lo, out_hi = out
+    if lo != hi:
+        last = m - 1
+        while last >= first and out_lo[last] == out_hi[last]:
+            last -= 1
+        if last >= first:
+            lo = not_before(ref[out_source[last]], out_hi[last], ref[source], lo)
+            if lo >= hi:
+                return m
     if m > first and out_source[m - 1] == source and lo != hi and out_lo[m - 1] != out_hi[m - 1]:
         end = out_hi[m - 1]
         if abs(lo - end) <= tolerance(ref[source], lo, ref[source], end):
@@ -88,7 +100,7 @@ def _wins_at(table, a, b, at_ref, at, upper):
     ref, c = table
     k = c.shape[1]
     ta, tb = seconds_between(ref[a], at_ref) + at, seconds_between(ref[b], at_ref) + at
-    noise = NOISE * k * (magnitude(c, a, k, ta) + magnitude(c, b, k, tb))
+    noise = NOISE * k * (magnitude(c, a, k, ta) + magnitude(c, b, k, tb)) if k > 1 else 0.0
     return _first_wins(horner(c, a, k, ta) - horner(c, b, k, tb), noise, a, b, upper)
 
 
@@ -102,6 +114,8 @@ def _difference(table, a, b, base, reach, out):
     shift_row(c, b, k, db, out, 1)
     for j in range(k):
         out[0, j] -= out[1, j]
+    if k == 1:  # the difference of two numbers has the right sign
+        return 0.0
     return NOISE * k * (magnitude(c, a, k, reach + abs(da)) + magnitude(c, b, k, reach + abs(db)))
 
 
@@ -142,7 +156,12 @@ def _cell(table, runs, i, j, end, upper, scratch, out, first, m):
         value = horner(difference, 0, k, 0.5 * (left + right))
         winner = i if _first_wins(value, noise, a, b, upper) else j
         own = ref[source[winner]]
-        begin = lo[winner] if left == lo[near] else left + seconds_between(own, base)
+        begin = left + seconds_between(own, base)
+        if left == lo[near]:
+            other = j if winner == i else i
+            begin = lo[winner]
+            if has_length(ref[source[other]], lo[other], own, begin):  # a sliver of the other alone
+                begin = seconds_between(own, ref[source[other]]) + lo[other]
         until = right + seconds_between(own, base)
         if r == count:
             until = seconds_between(own, ref[source[end]]) + hi[end]
@@ -170,7 +189,11 @@ def _alone(table, runs, i, j, out, first, m):
 
 @device
 def _together(table, runs, i, j, upper, scratch, out, first, m):
-    """Append what holds where ``i`` and ``j`` start together; returns which of them have ended, and ``m``."""
+    """Append what holds where ``i`` and ``j`` start together; returns which have ended, whether as a sliver, and ``m``.
+
+    A sliver is shorter than the tolerance: nothing is appended, and what goes on, goes on from where it began. So no number
+    of them in a row opens a hole.
+    """
     ref = table[0]
     source, lo, hi = runs
     a, b = source[i], source[j]
@@ -182,23 +205,64 @@ def _together(table, runs, i, j, upper, scratch, out, first, m):
             m = _emit(ref, a, lo[i], hi[i], out, first, m)
         elif not wins and point_b:
             m = _emit(ref, b, lo[j], hi[j], out, first, m)
-        return point_a, point_b, m
+        return point_a, point_b, False, m
     start = j if gap(ref[a], lo[i], ref[b], lo[j]) > 0.0 else i
     left = gap(ref[a], hi[i], ref[b], hi[j])
-    end_together = abs(left) <= tolerance(ref[a], hi[i], ref[b], hi[j])
+    # Ends that are but a rounding apart are one; what is left of a piece beyond the other's end is a sliver at least.
+    end_together = not has_length(ref[a], hi[i], ref[b], hi[j]) and not has_length(
+        ref[b], hi[j], ref[a], hi[i]
+    )
     end = i if left > 0.0 else j
     if end_together:
         end = i if abs(hi[i]) <= abs(hi[j]) else j  # the nearer to its reference is written more exactly
     start_ref, end_ref = ref[source[start]], ref[source[end]]
-    if gap(start_ref, lo[start], end_ref, hi[end]) > tolerance(start_ref, lo[start], end_ref, hi[end]):
+    sliver = gap(start_ref, lo[start], end_ref, hi[end]) <= tolerance(start_ref, lo[start], end_ref, hi[end])
+    if not sliver:
         m = _cell(table, runs, i, j, end, upper, scratch, out, first, m)
     if end_together:
-        return True, True, m
+        return True, True, sliver, m
     if left > 0.0:
-        lo[j] = seconds_between(ref[b], ref[a]) + hi[i]
-        return True, False, m
-    lo[i] = seconds_between(ref[a], ref[b]) + hi[j]
-    return False, True, m
+        own, moved = seconds_between(ref[b], ref[a]), lo[i] if sliver else hi[i]
+        lo[j] = min(lo[j], own + moved) if sliver else own + moved
+        return True, False, sliver, m
+    own, moved = seconds_between(ref[a], ref[b]), lo[j] if sliver else hi[j]
+    lo[i] = min(lo[i], own + moved) if sliver else own + moved
+    return False, True, sliver, m
+
+
+@device
+def _hand_on(ref, runs, i, stop, since):
+    """Let the piece after ``i`` begin where piece ``since`` does, if it is a range that goes on from ``i``."""
+    source, lo, hi = runs
+    n = i + 1
+    if n < stop and lo[n] < hi[n] and meets(ref[source[i]], hi[i], ref[source[n]], lo[n]):
+        lo[n] = min(lo[n], seconds_between(ref[source[n]], ref[source[since]]) + lo[since])
+
+
+@device
+def _pass_over(ref, runs, i, stop, j, out, first, m):
+    """Let piece ``j`` begin with the piece after ``i``, where only the rounding of ``i``'s end lies between the two.
+
+    An end that is written about a far reference may be rounded so early that ``j``, about a near one, would be alone from
+    there to where the function of ``i`` goes on. What was appended last, if it is as far, reaches to there all the same.
+    """
+    source, lo, hi = runs
+    out_source, out_lo, out_hi = out
+    n = i + 1
+    if n >= stop or lo[n] >= hi[n] or lo[i] >= hi[i] or lo[j] >= hi[j]:
+        return
+    own, then = ref[source[j]], ref[source[n]]
+    if gap(own, lo[j], then, lo[n]) <= tolerance(own, lo[j], then, lo[n]):
+        return
+    if gap(then, lo[n], own, hi[j]) <= tolerance(then, lo[n], own, hi[j]):
+        return
+    last = m - 1
+    while last >= first and out_lo[last] == out_hi[last]:
+        last -= 1
+    if last < first or not meets(ref[source[i]], hi[i], then, lo[n]):
+        return
+    if meets(ref[out_source[last]], out_hi[last], then, lo[n]):
+        lo[j] = seconds_between(own, then) + lo[n]
 
 
 @device
@@ -218,7 +282,15 @@ def _merge_two(table, runs, span_a, span_b, upper, scratch, out, m):
         elif lead < -least:
             ended_b, m = _alone(table, runs, j, i, out, first, m)
         else:
-            ended_a, ended_b, m = _together(table, runs, i, j, upper, scratch, out, first, m)
+            ended_a, ended_b, sliver, m = _together(table, runs, i, j, upper, scratch, out, first, m)
+            if sliver and ended_a and ended_b:
+                since = j if gap(a, lo[i], b, lo[j]) < 0.0 else i  # the earlier
+                _hand_on(ref, runs, i, span_a[1], since)
+                _hand_on(ref, runs, j, span_b[1], since)
+        if ended_a and not ended_b:
+            _pass_over(ref, runs, i, span_a[1], j, out, first, m)
+        elif ended_b and not ended_a:
+            _pass_over(ref, runs, j, span_b[1], i, out, first, m)
         i += ended_a
         j += ended_b
     for p in range(i, span_a[1]):

@@ -38,12 +38,15 @@ from pulse.kernels.reach import (
     DRIFT,
     DRIFT_FLOOR,
     DRIFT_REL,
+    EXCEEDS,
     FLOOR,
     KNOWN,
+    LEAST,
     LONGEST,
     MAGNITUDE,
     REL,
     ROUNDING,
+    SPARE,
     TRIAL,
     TRUTH,
     WEIGHT,
@@ -54,7 +57,7 @@ from pulse.kernels.reach import (
     start_value,
     tolerance,
 )
-from pulse.kernels.status import BOUND_MISSED, NOT_CONVERGED, OK
+from pulse.kernels.status import BOUND_MISSED, NOT_CONVERGED, NOT_FINITE, OK
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 
 Array = npt.NDArray[np.float64]
@@ -77,8 +80,10 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
     y0 = start_value(t, v, index, j, a, offset, straight)
     y1 = y0
     magnitude = abs(y0)
+    slopes = False
     if straight:
         y1 = v[a, index[j, 1]]
+        slopes = y1 != v[a, index[j, 0]]
         whole = (t[index[j, 1]] - t[index[j, 0]]) / MICROSECONDS
         # Inside the interval the truth is an interpolation, and as exact as that and its instant are.
         slope = (y1 - v[a, index[j, 0]]) / whole
@@ -88,28 +93,35 @@ def _measure(t, v, index, w, a, j, offset, x0, x1, at_end):
     c0, c1 = w[a, C0], w[a, C1]
     d0 = (c0 + c1 * x0) - y0
     d1 = d0 if w[a, TRUTH] == SAMPLES else (c0 + c1 * x1) - y1
-    magnitude += abs(c0) + abs(c1) * max(abs(x0), abs(x1))
+    magnitude += abs(c0) + abs(c1) * max(abs(x0), abs(x1)) + LEAST
     delta = w[a, DELTA]
-    after = delta + 0.5 * (d0 + d1) * (x1 - x0)
+    after = delta + (0.5 * d0 + 0.5 * d1) * (x1 - x0)
     swell = max(abs(delta), abs(after))
     if (d0 < 0.0) != (d1 < 0.0):
         swell = max(swell, abs(delta + 0.5 * d0 * (x1 - x0) * (d0 / (d0 - d1))))
+    weight, largest = w[a, WEIGHT], w[a, MAGNITUDE]
+    if d0 != 0.0 or d1 != 0.0 or c1 != 0.0 or slopes:  # a constant that is the truth adds no rounding
+        weight += magnitude * (x1 - x0) + 0.125 * abs(after) + LEAST
+        largest = max(largest, magnitude)
+    rounding = ROUNDING * (weight + swell)
     w[a, TRIAL] = max(w[a, DEVIATION], max(abs(d0), abs(d1)))
-    w[a, TRIAL + 1] = max(w[a, DRIFT], swell)
+    w[a, TRIAL + 1] = max(w[a, DRIFT], swell + rounding)
     w[a, TRIAL + 2] = after
-    weight = w[a, WEIGHT]
-    if d0 != 0.0 or d1 != 0.0 or c1 != 0.0:  # an exact constant adds no rounding to the integrals' difference
-        weight += magnitude * (x1 - x0)
     w[a, TRIAL + 3] = weight
-    w[a, TRIAL + 4] = max(w[a, MAGNITUDE], magnitude)
-    holds = True
+    w[a, TRIAL + 4] = largest
+    holds, exceeds = True, False
     rel, floor = w[a, REL], w[a, FLOOR]
     if rel >= 0.0:
         slack = ROUNDING * magnitude
         holds = abs(d0) <= tolerance(y0, rel, floor) + slack and abs(d1) <= tolerance(y1, rel, floor) + slack
+        exceeds = not holds
     if w[a, DRIFT_REL] >= 0.0:
         asked = tolerance(least_magnitude(y0, y1), w[a, DRIFT_REL], w[a, DRIFT_FLOOR])
-        holds = holds and swell <= asked + ROUNDING * weight
+        exceeds = exceeds or not swell + rounding <= asked
+        # Where rounding alone is about as large as what was asked, shorter segments would not help.
+        kept = swell + rounding <= (1.0 - SPARE) * asked
+        holds = holds and (kept or (rounding > 0.25 * asked and swell <= asked + rounding))
+    w[a, TRIAL + 5] = max(w[a, EXCEEDS], 1.0 if exceeds else 0.0)
     return holds
 
 
@@ -190,11 +202,10 @@ def _emit(w, row, out_index, out_value, lo, hi, count):
         for i in range(width - 3):
             out_value[row, at + i] = w[a, C0 + i] if i < count else 0.0
         err, drift = w[a, DEVIATION], w[a, DRIFT]
-        if err > 0.0 or w[a, C1] != 0.0:
+        if w[a, MAGNITUDE] > 0.0:
             err += ROUNDING * w[a, MAGNITUDE]
             loose = err + GRAIN * abs(w[a, C1])  # instants are known to a grain; but no more than was asked
             err = max(err, min(loose, w[a, FLOOR])) if w[a, REL] == 0.0 else loose
-        drift += ROUNDING * (w[a, WEIGHT] + drift)
         out_value[row, at + width - 3], out_value[row, at + width - 2] = err, drift
         out_value[row, at + width - 1] = w[a, DELTA]
 
@@ -263,26 +274,25 @@ def _reach_and_choose(t, v, index, flag, w, j, offset, degree):
 
 @step
 def _settle(t, v, index, w, j, offset, cut, lines):
-    """Verify the chosen model, or fall back on simpler ones: ``(end, cut, missed)``; no progress: constants
-    cannot follow the slope.
+    """Verify the chosen model, or fall back on simpler ones: ``(end, cut)``; no progress: constants cannot
+    follow the slope.
 
     On its first interval a line can always follow the truth, and lose what difference of the integrals there
     is, unless a bound on the value forbids it while the bound on the integral shrinks with the truth: then
-    ``missed`` is set.
+    EXCEEDS is set, as it is where rounding alone exceeds the bound on the integral.
     """
     end, reached = _verify(t, v, index, w, j, offset, cut, True)
     if reached > offset:
-        return end, reached, False
+        return end, reached
     for evens in (True, False):
         cut = _parallel_start(t, v, index, w, j, offset, lines, evens)
         if cut > offset:
             end, reached = _verify(t, v, index, w, j, offset, cut, True)
             if reached == cut:
-                return end, reached, False
+                return end, reached
     if cut > offset:
-        end, reached = _verify(t, v, index, w, j, offset, cut, False)
-        return end, reached, True
-    return j, _halve_until_it_holds(t, v, index, w, j, offset), False
+        return _verify(t, v, index, w, j, offset, cut, False)
+    return j, _halve_until_it_holds(t, v, index, w, j, offset)
 
 
 @kernel(IN_INT1, IN2, IN_INT2, IN_BYTE1, IN2, OUT2, OUT_INT1, OUT_INT2, OUT2)
@@ -295,7 +305,8 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
             offset = _enter(t, index, flag, resume, w, j)
         inside = False
         for a in range(v.shape[0]):
-            w[a, DEVIATION], w[a, MAGNITUDE], w[a, DRIFT] = 0.0, 0.0, abs(w[a, DELTA])
+            w[a, DEVIATION], w[a, MAGNITUDE], w[a, EXCEEDS] = 0.0, 0.0, 0.0
+            w[a, DRIFT] = abs(w[a, DELTA]) + ROUNDING * (w[a, WEIGHT] + abs(w[a, DELTA]))
         out_index[row, 0], out_index[row, 1], out_index[row, 3], out_index[row, 5] = p, 1, index[j, 2], 0
         if flag[j] == POINT:
             for a in range(v.shape[0]):
@@ -313,11 +324,13 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
             out_index[row, 2] = OPEN_START if flag[j] == RUN or flag[j] == OPEN_RUN else OPEN_SEGMENT
             row, j = row + 1, end + 1
             continue
-        end, cut, missed = _settle(t, v, index, w, j, offset, cut, lines or degree == AUTO)
+        end, cut = _settle(t, v, index, w, j, offset, cut, lines or degree == AUTO)
+        missed = False
         for a in range(v.shape[0]):
             lines = lines or w[a, C1] != 0.0
+            missed = missed or w[a, EXCEEDS] != 0.0
         whole = (t[index[j, 1]] - t[p]) / MICROSECONDS
-        if cut <= offset or (end == j and cut - offset < _SHORTEST_PART * whole):
+        if cut <= offset or (not lines and end == j and cut - offset < _SHORTEST_PART * whole):
             cursor[2] = NOT_CONVERGED
             break
         _emit(w, row, out_index, out_value, offset, cut, 2 if lines else 1)
@@ -355,7 +368,8 @@ def fit(
 
     ``bounds[A, 4]``: REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, a pair being NOT_ASKED when there is no such bound.
     ``resume[K, 1 + 2A]``: offset, and per attribute drift and weight, of what was open before. Status
-    NOT_CONVERGED: constants cannot keep the bound on a slope; BOUND_MISSED: see ``missed``.
+    NOT_CONVERGED: constants cannot keep the bound on a slope; NOT_FINITE: so do values that change by more than
+    floats can hold; BOUND_MISSED: see ``missed``. A drift is not finite where an integral is beyond floats: unknown.
     """
     if degree not in (AUTO, 0, 1):
         raise ValueError(f"degree: expected 0, 1 or AUTO, got {degree}")
@@ -400,4 +414,12 @@ def fit(
         missed=columns[5],
     )
     status = int(cursor[2])
-    return fitted, BOUND_MISSED if status == OK and fitted.missed.any() else status
+    if status == OK:
+        status = NOT_FINITE if unbounded(fitted).any() else BOUND_MISSED if fitted.missed.any() else OK
+    return fitted, status
+
+
+def unbounded(fitted: Fitted) -> npt.NDArray[np.bool_]:
+    """Which rows have a model or an error that is not finite: the truth changes by more than floats can hold."""
+    finite = np.isfinite(fitted.coefficients).all(axis=(1, 2)) & np.isfinite(fitted.err).all(axis=1)
+    return np.logical_not(finite)

@@ -27,12 +27,13 @@ from pulse.kernels.fit import (
     Array,
     Fitted,
     IntArray,
+    unbounded,
 )
 from pulse.kernels.knots import CONTINUES, LINEAR, OPEN, OPEN_RUN, POINT, RUN, SAMPLES, Intervals
 from pulse.kernels.least_squares import AT, BOUND, VALUE, WEIGHT, accumulate, solve
 from pulse.kernels.polynomial import horner, integral_row, magnitude, shift_row
-from pulse.kernels.reach import EPS, tolerance
-from pulse.kernels.status import OK
+from pulse.kernels.reach import EPS, LEAST, tolerance
+from pulse.kernels.status import NOT_FINITE, OK
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 
 DEGREES = range(2, 6)
@@ -272,13 +273,13 @@ def _measure(t, v, index, w, a, j, n, scratch):
         x0, x1, y0, y1 = _interval(t, v, index, m, a, ref, w[a, _TRUTH])
         h, delta = x1 - x0, w[a, _DELTA]
         w[a, _DEVIATION] = _largest_deviation(w, a, x0, x1, y0, y1, w[a, _DEVIATION], scratch)
-        exact = exact and w[a, _DEVIATION] == 0.0
-        size = magnitude(model, 0, k, x1) + max(abs(y0), abs(y1))
-        w[a, _SIZE] = max(w[a, _SIZE], size)
+        exact = exact and w[a, _DEVIATION] == 0.0 and y0 == y1
+        size = magnitude(model, 0, k, x1) + max(abs(y0), abs(y1)) + LEAST
         w[a, _DELTA] += integral_row(model, 0, k, x0, x1) - 0.5 * (y0 + y1) * h
         # Rounding of the integral, of the sum so far, and of the instant at which the truth jumps.
         if not exact:
-            w[a, _WEIGHT] += size * h + abs(w[a, _DELTA]) + abs(y0 - before) * x0
+            w[a, _SIZE] = max(w[a, _SIZE], size)
+            w[a, _WEIGHT] += size * h + abs(w[a, _DELTA]) + abs(y0 - before) * x0 + LEAST
         before = y1
         ends = max(abs(delta), abs(w[a, _DELTA]))
         # Between the ends the integral strays from the nearer one by at most half the length times the deviation.
@@ -315,7 +316,7 @@ def _emit(w, row, out_index, out_value, length, count, scratch):
             out_value[row, at + i] = w[a, _MODEL + i]
         err, drift = w[a, _DEVIATION], w[a, _DRIFT]
         slope = _steepest(w, a, length, scratch)
-        if err > 0.0 or slope > 0.0:
+        if w[a, _SIZE] > 0.0:
             err += _noise(k) * w[a, _SIZE] + GRAIN * slope  # instants are known to a grain
         out_value[row, at + k] = err
         out_value[row, at + k + 1] = drift + _noise(k) * (w[a, _WEIGHT] + drift)
@@ -393,7 +394,7 @@ def _fit(t, v, index, flag, resume, w, cursor, out_index, out_value):
             for a in range(v.shape[0]):
                 for i in range(k):
                     w[a, _MODEL + i] = v[a, p] if i == 0 else 0.0
-                w[a, _DEVIATION], w[a, _DRIFT] = 0.0, abs(w[a, _DELTA])
+                w[a, _DEVIATION], w[a, _SIZE], w[a, _DRIFT] = 0.0, 0.0, abs(w[a, _DELTA])
             _emit(w, row, out_index, out_value, 0.0, 1, scratch)
             out_index[row, 2] = POINT_SEGMENT
             row, j = row + 1, j + 1
@@ -467,4 +468,4 @@ def fit_polynomial(
         delta=np.ascontiguousarray(per[:, :, k + 2]),
         missed=np.zeros(len(index), dtype=np.int64),  # the truth itself keeps any bound on the value
     )
-    return fitted, OK
+    return fitted, NOT_FINITE if unbounded(fitted).any() else OK

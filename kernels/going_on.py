@@ -2,8 +2,9 @@
 
 :func:`keep_on` goes over tuples in order of arrival for as long as each comes after its key's newest, before its key's model
 expires, without a change of what is watched, and within the tolerance, at its own instant and since the newest tuple; it takes
-note of each in the key's state (:mod:`pulse.kernels.key_state`). It stops at the first that does anything else, and leaves that
-to :mod:`pulse.kernels.validate`, which says what all this means.
+note of each in the key's state (:mod:`pulse.kernels.key_state`). A model that is about to expire counts as expired here, so that
+it is extended in time. It stops at the first that does anything else, and leaves that to :mod:`pulse.kernels.validate`, which
+says what all this means.
 
 Of one or two attributes with models of one or two coefficients the numbers of both are written into the code, so that nothing
 is a loop. Indices are unsigned, which Numba need not make positive.
@@ -114,9 +115,9 @@ def _note_time(real, g, size, seconds):
 
 
 @step
-def _is_next(now, who, whole, i, g):
-    """Whether tuple ``i`` comes after its key's newest while the key's model is in force, and changes nothing."""
-    timely = (whole[g, LAST] < now) & (now < whole[g, EXPIRY]) & (whole[g, STARTED] != 0)
+def _is_next(now, early, who, whole, i, g):
+    """Whether tuple ``i`` comes after its key's newest, with the model in force for ``early`` longer, and changes nothing."""
+    timely = (whole[g, LAST] < now) & (now + early < whole[g, EXPIRY]) & (whole[g, STARTED] != 0)
     return timely and (who.shape[0] == 1 or who[_ONE, i] == whole[g, CHANGE])
 
 
@@ -130,7 +131,7 @@ def _finite_from(v, row, i):
 
 
 @step
-def _one_or_two(data, state, who, start, size):
+def _one_or_two(data, state, who, start, early, size):
     """As :func:`keep_on`, for one or two attributes, to neither of which a line is fitted."""
     t, v, rules, bounds = data
     whole, real = state
@@ -141,7 +142,7 @@ def _one_or_two(data, state, who, start, size):
     i, stop = np.uint64(start), np.uint64(t.shape[0])
     while i < stop:
         g, now = np.uint64(who[_ZERO, i]), t[i]
-        if not _is_next(now, who, whole, i, g):
+        if not _is_next(now, early, who, whole, i, g):
             break
         x, seconds = (now - whole[g, REF]) / MICROSECONDS, (now - whole[g, LAST]) / MICROSECONDS
         value, value_b = v[_ZERO, i], v[b, i]
@@ -162,7 +163,7 @@ def _one_or_two(data, state, who, start, size):
 
 
 @step
-def _any_number(data, state, who, start, size, keep, off):
+def _any_number(data, state, who, start, early, size, keep, off):
     """As :func:`keep_on`, for any number of attributes; ``off[n]`` is room for what the model misses."""
     t, v, rules, bounds = data
     whole, real = state
@@ -170,7 +171,7 @@ def _any_number(data, state, who, start, size, keep, off):
     i, stop = np.uint64(start), np.uint64(t.shape[0])
     while i < stop:
         g, now = np.uint64(who[_ZERO, i]), t[i]
-        if not _is_next(now, who, whole, i, g):
+        if not _is_next(now, early, who, whole, i, g):
             break
         x, seconds = (now - whole[g, REF]) / MICROSECONDS, (now - whole[g, LAST]) / MICROSECONDS
         kept = _finite_from(v, n, i)
@@ -191,19 +192,20 @@ def _any_number(data, state, who, start, size, keep, off):
 
 
 @step
-def keep_on(data, state, who, start, k, keep, off):
+def keep_on(data, state, who, start, early, k, keep, off):
     """The first tuple from ``start`` on that does not merely keep to its key's model; those before it are taken note of.
 
-    ``data`` is ``(t, v, rules, bounds)``, ``state`` ``(whole, real)``; ``keep`` as in :func:`.trend.remember`, 0 where no line is
-    fitted; ``off`` has room for a number per attribute.
+    ``data`` is ``(t, v, rules, bounds)``, ``state`` ``(whole, real)``; ``early``: how many microseconds before its end a model is
+    to be extended; ``keep`` as in :func:`.trend.remember`, 0 where no line is fitted; ``off`` has room for a number per
+    attribute.
     """
     n = data[2].shape[0]
     if keep > 0.0 or n > 2 or k > 2:
-        return _any_number(data, state, who, start, (np.uint64(n), np.uint64(k)), keep, off)
+        return _any_number(data, state, who, start, early, (np.uint64(n), np.uint64(k)), keep, off)
     if n == 1:
         if k == 1:
-            return _one_or_two(data, state, who, start, (_ONE, _ONE))
-        return _one_or_two(data, state, who, start, (_ONE, _TWO))
+            return _one_or_two(data, state, who, start, early, (_ONE, _ONE))
+        return _one_or_two(data, state, who, start, early, (_ONE, _TWO))
     if k == 1:
-        return _one_or_two(data, state, who, start, (_TWO, _ONE))
-    return _one_or_two(data, state, who, start, (_TWO, _TWO))
+        return _one_or_two(data, state, who, start, early, (_TWO, _ONE))
+    return _one_or_two(data, state, who, start, early, (_TWO, _TWO))

@@ -17,6 +17,13 @@ OPEN      no interval: the key's tuples end here for now, and what has begun sta
 OPEN_RUN  as OPEN, where what has begun is a run of its own
 ========= =====================================================================================
 
+Where a value that is no number makes a hole, a number of its key and instant that comes after it takes its place: of equal
+timestamps the last one rules. Nothing is unknown for any time then, and no run ends; but a line that would have had to arrive at
+what is no number ends at the tuple before. Either way time has moved on: what is earlier is late.
+
+A tuple whose attribute is dropped at an instant (``ends``) says nothing from there on: a line ends at that tuple, and after a
+step the next tuple begins a segment.
+
 Every tuple gets a verdict, so that nothing is dropped unseen.
 """
 
@@ -26,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from pulse.kernels._jit import IN2, IN_INT1, OUT_BYTE1, OUT_INT2, kernel, step
 
@@ -40,6 +48,7 @@ USED, SUPERSEDED, LATE, NOT_A_NUMBER = 0, 1, 2, 3
 LIMITS = 8
 NO_TIME = np.iinfo(np.int64).min
 IntArray = npt.NDArray[np.int64]
+_CHANGES = types.Tuple((IN_INT1, IN_INT1))  # of unmodelled attributes, and where one is dropped
 
 
 class Intervals(NamedTuple):
@@ -79,6 +88,23 @@ def _changes(change, i, j):
 
 
 @step
+def _dropped(ends, opener, time):
+    """Whether what the opener says was dropped by then."""
+    return ends.shape[0] > 0 and time >= ends[opener]
+
+
+@step
+def _number_at(t, v, i, end):
+    """The next tuple up to ``end`` of the instant of ``i`` that is a number, before any later one; -1 where there is none."""
+    j = i + 1
+    while j < end and t[j] <= t[i]:
+        if t[j] == t[i] and _finite(v, j):
+            return j
+        j += 1
+    return -1
+
+
+@step
 def _put(out, m, opener, ender, k, how):
     """Write element ``m``; returns the number of elements."""
     index, flag = out
@@ -90,7 +116,7 @@ def _put(out, m, opener, ender, k, how):
 @step
 def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     """Elements of one key's tuples ``begin:end``, from ``m`` on; ``limits``: see LIMITS."""
-    t, v, truth, change = data
+    t, v, truth, change, ends = data
     lines = False  # is any truth linear: then an interval needs a value at its end
     jumps = False  # is any truth step or samples: then a run's last value needs a point
     merges = True  # may tuples that repeat the value be skipped
@@ -98,7 +124,9 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
         lines = lines or truth[a] == LINEAR
         jumps = jumps or truth[a] != LINEAR
         merges = merges and truth[a] == STEP
-    newest, max_gap = limits[0], limits[1]
+    newest, max_gap = limits[0], limits[1]  # of what is used
+    mark = newest  # what is earlier is late
+    settled = -1  # up to this tuple, which is one, a number takes the place of what is none
     superseded = 0
     for i in range(begin + 1, begin + limits[5]):  # what was counted before will be counted again
         superseded -= t[i] == t[i - 1]
@@ -107,23 +135,35 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
     last = -1  # newest tuple used
     how = RESUME if limits[3] != 0 else RUN
     for i in range(begin, end):
-        if merges and opener >= 0 and t[i] > newest and (max_gap < 0 or t[i] - newest <= max_gap):
+        in_time = t[i] >= mark  # no time is before NO_TIME
+        if merges and opener >= 0 and in_time and t[i] > newest and (max_gap < 0 or t[i] - newest <= max_gap):
             if not _differs(v, opener, i, truth, -1) and not _changes(change, i, opener):
-                last, newest = i, t[i]  # says nothing new, as most ticks do
-                continue
+                if not _dropped(ends, opener, t[i]):
+                    last, newest, mark = i, t[i], t[i]  # says nothing new, as most ticks do
+                    continue
         finite = _finite(v, i)
-        late = t[i] < newest  # no time is before NO_TIME
-        if not finite and (limits[4] == 0 or opener < 0 or late):
+        if not finite:
             verdict[i] = NOT_A_NUMBER
-            continue
-        if late:
+            if limits[4] == 0 or not in_time:
+                continue
+            mark = t[i]
+            if opener < 0 or i < settled:
+                continue
+            number = _number_at(t, v, i, end)
+            if number >= 0 and (not lines or t[i] == newest):
+                settled = number
+                continue
+        elif not in_time:
             verdict[i] = LATE
             continue
+        mark = t[i]
         if max_gap >= 0 and opener >= 0 and t[i] - newest > max_gap:
             m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
             opener, how = -1, RUN
+        if lines and finite and opener >= 0 and _dropped(ends, opener, t[i]):
+            m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
+            opener, how = -1, RUN
         if not finite:
-            verdict[i] = NOT_A_NUMBER
             if opener >= 0 and not lines and t[i] > newest:  # what ruled holds until nobody knows
                 m = _put(out, m, opener, i, k, how)
             elif opener >= 0:
@@ -146,7 +186,7 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
             opener, last = i, i
         else:
             m = _put(out, m, opener, i, k, how)
-            how = FRESH if _changes(change, i, opener) else CONTINUES
+            how = FRESH if _changes(change, i, opener) or _dropped(ends, opener, t[i]) else CONTINUES
             opener, group, last = i, i, i
         newest = t[i]
     if limits[2] != 0:
@@ -154,14 +194,14 @@ def _key_intervals(data, k, begin, end, limits, out, verdict, m):
             m = _put(out, m, opener, last, k, OPEN_RUN if how == RUN else OPEN)
     elif opener >= 0:
         m = _end_run(data, k, (opener, group, last), how, jumps, out, m)
-    limits[0], limits[7] = newest, superseded
+    limits[0], limits[7] = mark, superseded
     return m
 
 
 @step
 def _end_run(data, k, tuples, how, jumps, out, m):
     """What is left to say when a key falls silent: skipped repeats, and the last value as a point."""
-    t, v, truth, _ = data
+    t, v, truth, _, _ = data
     opener, group, last = tuples
     if t[opener] < t[last]:  # skipped repeats still hold until the last of them
         m = _put(out, m, opener, last, k, how)
@@ -171,9 +211,10 @@ def _end_run(data, k, tuples, how, jumps, out, m):
     return m
 
 
-@kernel(IN_INT1, IN2, IN_INT1, IN_INT1, IN_INT1, OUT_INT2, OUT_INT2, OUT_BYTE1, OUT_BYTE1)
-def _intervals(t, v, truth, change, offsets, limits, index, flag, verdict):
-    data, out, m = (t, v, truth, change), (index, flag), 0
+@kernel(IN_INT1, IN2, IN_INT1, _CHANGES, IN_INT1, OUT_INT2, OUT_INT2, OUT_BYTE1, OUT_BYTE1)
+def _intervals(t, v, truth, changes, offsets, limits, index, flag, verdict):
+    change, ends = changes
+    data, out, m = (t, v, truth, change, ends), (index, flag), 0
     for k in range(offsets.shape[0] - 1):
         m = _key_intervals(data, k, offsets[k], offsets[k + 1], limits[k], out, verdict, m)
     return m
@@ -193,6 +234,7 @@ def intervals(
     resumed: npt.NDArray[np.bool_] | None = None,
     counted: IntArray | None = None,
     used: IntArray | None = None,
+    ends: IntArray | None = None,
 ) -> Intervals:
     """Intervals of tuples grouped by key.
 
@@ -202,6 +244,7 @@ def intervals(
     and plays no part, or with ``holes`` ends what is known. Where tuples of a pass before come again, ``counted[K]`` says how
     many of each key's do, first; ``used[K]`` is the instant of each key's newest tuple before these (``NO_TIME``: none), which
     the watermark is not where a hole came after it. Both serve to count what is superseded, whatever the passes.
+    ``ends[n]`` is the instant from which an attribute of each tuple is no more, by accents (None: there are none).
     """
     n, keys = len(t), len(offsets) - 1
     if v.ndim != 2 or v.shape != (len(truth), n) or len(change) not in (0, n) or len(watermark) != keys:
@@ -221,6 +264,32 @@ def intervals(
     index = np.empty((2 * n + 2 * keys, 3), dtype=np.int64)
     flag = np.empty(len(index), dtype=np.uint8)
     verdict = np.zeros(n, dtype=np.uint8)
-    m = _intervals(t, v, truth, change, offsets, limits, index, flag, verdict)
+    ended = np.zeros(0, dtype=np.int64) if ends is None else np.ascontiguousarray(ends)
+    m = _intervals(t, v, truth, (change, ended), offsets, limits, index, flag, verdict)
     watermark[:] = limits[:, 0]
     return Intervals(index[:m], flag[:m], verdict, int(limits[:, 7].sum()))
+
+
+def undecided(
+    t: IntArray, v: npt.NDArray[np.float64], offsets: IntArray, watermark: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Mark the tuples that wait for those to come: at a key's newest instant what is no number, and all after it.
+
+    A number of that instant that is yet to come would take its place (``holes``). The arguments are those of :func:`intervals`.
+
+    >>> t, v = np.array([0, 5, 5]), np.array([[1.0, 2.0, np.nan]])
+    >>> undecided(t, v, np.array([0, 3]), np.array([NO_TIME])).tolist()
+    [False, False, True]
+    """
+    waits = np.zeros(len(t), dtype=np.bool_)
+    finite: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(v), axis=0)
+    odd = np.flatnonzero(~finite)
+    for k in np.unique(np.searchsorted(offsets, odd, side="right") - 1):
+        begin, end = offsets[k], offsets[k + 1]
+        own = t[begin:end]
+        newest = np.flatnonzero(own == max(int(own.max()), int(watermark[k])))
+        numbers = newest[finite[begin:end][newest]]
+        after = newest[newest > (numbers[-1] if len(numbers) else -1)]
+        if len(after):
+            waits[begin + after[0] : end] = True
+    return waits

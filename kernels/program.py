@@ -13,8 +13,10 @@ program's own; codes likewise: the columns', then its own::
     FILL        to = constant ``other``                    COMPARE     code to = ``(a ± b) R (c ± d)``, form and own code in other
     ADD, SUBTRACT, MULTIPLY, DIVIDE     to = a op b        LOWER       code to = min(a, b)
     NEGATE, ABSOLUTE                    to = -a, abs(a)    RAISE       code to = max(a, b)
-    PRODUCT_ERROR    |a| d + |c| b + b d                   NEVER       code to = 0
-    QUOTIENT_ERROR   (|a| d + |c| b) / (|c| (|c| - d))     COUNT       samples, ranges, certain ones of code a
+    SUM_ERROR, DIFFERENCE_ERROR,                           NEVER       code to = 0
+    PRODUCT_ERROR, QUOTIENT_ERROR                          COUNT       samples, ranges, certain ones of code a
+                bounds of (a ± b) op (c ± d), rounding
+                included (kernels.rounding)
     CHECK       a is finite everywhere, else the variant   FIGURES     sum, smallest and largest a where code b holds, as
                 is marked as not evaluated                             output ``to``
 
@@ -32,6 +34,7 @@ from numba import types
 
 from pulse.kernels._jit import IN1, IN_BYTE1, IN_INT1, IN_INT2, INT, OUT2, OUT_INT2, device, kernel
 from pulse.kernels.compare import compare_forms
+from pulse.kernels.rounding import product_errors, quotient_errors, sum_errors
 from pulse.kernels.window import LARGEST
 
 Array = npt.NDArray[np.float64]
@@ -50,6 +53,8 @@ _HOLDS, _SURE = 2, 3  # codes of certainty, as the core has them: likely, certai
     DIVIDE,
     NEGATE,
     ABSOLUTE,
+    SUM_ERROR,
+    DIFFERENCE_ERROR,
     PRODUCT_ERROR,
     QUOTIENT_ERROR,
     COMPARE,
@@ -59,7 +64,7 @@ _HOLDS, _SURE = 2, 3  # codes of certainty, as the core has them: likely, certai
     CHECK,
     COUNT,
     FIGURES,
-) = range(16)
+) = range(18)
 _OF_CODES = (COMPARE, LOWER, RAISE, NEVER)
 
 FORMS = 4
@@ -119,13 +124,14 @@ def _turn(op, x, out):
 
 @device
 def _bound(op, x, ex, y, ey, out):
-    if op == PRODUCT_ERROR:
-        for i in range(out.shape[0]):
-            out[i] = abs(x[i]) * ey[i] + abs(y[i]) * ex[i] + ex[i] * ey[i]
+    if op == SUM_ERROR:
+        sum_errors(x, ex, y, ey, 1.0, out)
+    elif op == DIFFERENCE_ERROR:
+        sum_errors(x, ex, y, ey, -1.0, out)
+    elif op == PRODUCT_ERROR:
+        product_errors(x, ex, y, ey, out)
     else:
-        for i in range(out.shape[0]):
-            size = abs(y[i])
-            out[i] = (abs(x[i]) * ey[i] + size * ex[i]) / (size * (size - ey[i]))
+        quotient_errors(x, ex, y, ey, out)
 
 
 @device

@@ -40,10 +40,15 @@ EPS = 2.220446049250313e-16
 # model's value, the truth's and their difference) cannot carry the result outside.
 _INSIDE = 1.0 - 1e-12
 ROUNDING = 8 * EPS
+# What is added to every magnitude that rounding is counted from: below it results are rounded by an amount, not by a share.
+LEAST = 2.0**-1018
 LONGEST = 65536  # intervals in one segment: bounds what an open segment keeps in memory
 _SHARE = 1.0 / 16  # of the bound on the integral, left for swelling between the instants asked
+SPARE = (
+    2.0**-10
+)  # of the bound on the integral, left for what a model inherits where parts of a key are put together
 _MOST_INSTANTS = 16
-_EVEN = 1e-6  # of the bound on the integral: no difference worth handing on
+_EVEN = 1e-6  # of the bound on the integral: what a key may hand on, out of what others spare
 
 _NEAREST_KINK = 1e-15  # of an interval: nearer to its start is within the rounding of its values
 _MOST_STOPS = 6
@@ -55,10 +60,11 @@ REL, FLOOR, DRIFT_REL, DRIFT_FLOOR, TRUTH = TUBE, TUBE + 1, TUBE + 2, TUBE + 3, 
 # … the segment being made: the truth at its start, its integral since (both relative to BASE), the side and
 # place where it failed, the model, …
 BASE, AREA, SIDE, SIDE_X, C0, C1 = TUBE + 5, TUBE + 6, TUBE + 7, TUBE + 8, TUBE + 9, TUBE + 10
-# … and what is known of it: largest deviation and drift, the drift now, the integral of the magnitude since the
-# run began, the largest magnitude.
+# … and what is known of it: largest deviation, and drift with its rounding, the drift now, the integral of the magnitude since
+# the run began, the largest magnitude of what is not exact, whether an asked bound is exceeded.
 DEVIATION, DRIFT, DELTA, WEIGHT, MAGNITUDE = TUBE + 11, TUBE + 12, TUBE + 13, TUBE + 14, TUBE + 15
-KNOWN = 5  # columns from DEVIATION on
+EXCEEDS = TUBE + 16
+KNOWN = 6  # columns from DEVIATION on
 TRIAL = DEVIATION + KNOWN  # the same, of an interval not yet accepted
 # What the newest interval of a step asks at its end: whether anything, where it begins, and its value.
 PENDING, PENDING_X, PENDING_Y = TRIAL + KNOWN, TRIAL + KNOWN + 1, TRIAL + KNOWN + 2
@@ -183,6 +189,12 @@ def _flush(w, a, x, lines):
     return _ask_both(w, a, x, w[a, PENDING_Y], w[a, PENDING_Y], lines) == FITS
 
 
+@step
+def _less_rounding(asked, rounding):
+    """What to aim at within a bound on the integral: less than it by what rounding may add, if that leaves anything."""
+    return max(asked * (1.0 - 2.0 * SPARE) - rounding, 0.5 * asked)
+
+
 @routine
 def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
     """Constraints of a bound on the integral, ``asked`` over [x0, x1] and ``after`` at its end; the side it
@@ -193,7 +205,9 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
     delta, area = w[a, DELTA], w[a, AREA]
     slope = (y1 - y0) / (x1 - x0)
     instants = 1
-    d = asked * _INSIDE
+    size = abs(w[a, BASE]) + max(abs(y0), abs(y1))
+    rounding = ROUNDING * (w[a, WEIGHT] + 4.0 * size * (x1 - start))
+    d = _less_rounding(asked, rounding)
     if lines:
         d *= 1.0 - _SHARE
         if w[a, COUNT] == 0:
@@ -215,8 +229,8 @@ def _follow_integral(w, a, start, x0, y0, x1, y1, asked, after, lines):
         so_far = area + (y0 + 0.5 * part * (y1 - y0)) * (xe - x0)
         length = xe - start
         mean = (so_far - delta) / length
-        if i == instants and after * _INSIDE < d:
-            d = after * _INSIDE
+        if i == instants:
+            d = min(d, _less_rounding(after, rounding))
         side = constrain(w, a, 0.5 * (start + xe), mean - d / length, mean + d / length, lines)
         if side != FITS:
             return side
@@ -292,6 +306,12 @@ def reach(t, v, index, flag, w, j, offset, lines, longest):
         if cut <= x0 + GRAIN and cut < x1:
             return end, x0
         if cut < x1:
+            # What is left of the interval must not be too short to be a range.
+            short = 2.0 * GRAIN + 16.0 * EPS * x1
+            if lines and x1 - cut < short:
+                if x1 - x0 <= 2.0 * short:
+                    return end, x0
+                cut = x1 - short
             break
         end += 1
     for a in range(v.shape[0]):

@@ -94,3 +94,33 @@ def touched(
     found = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m)
     _touched(tables[0], values, tables[1], int(size_us), found)
     return found
+
+
+@kernel(IN1, IN_INT1, IN_INT1, OUT1)
+def _largest_of_spans(values, first, last, out):
+    queue = np.empty(values.shape[0] + 1, np.int64)  # entries whose values fall
+    front, back, end = 0, 0, 0
+    for j in range(first.shape[0]):
+        if first[j] >= end:
+            front, back, end = 0, 0, first[j]
+        while end <= last[j]:
+            while back > front and values[queue[back - 1]] <= values[end]:
+                back -= 1
+            queue[back] = end
+            back += 1
+            end += 1
+        while front < back and queue[front] < first[j]:
+            front += 1
+        out[j] = values[queue[front]] if front < back else 0.0
+
+
+def largest_of_spans(values: Array, first: Integers, last: Integers) -> Array:
+    """The largest of ``values[first[j]:last[j] + 1]``, for spans neither end of which falls; 0 for one of nothing.
+
+    >>> largest_of_spans(np.array([7.0, 3.0, 5.0]), np.array([0, 1]), np.array([1, 2])).tolist()
+    [7.0, 5.0]
+    """
+    first, last = (np.ascontiguousarray(x, dtype=np.int64) for x in (first, last))
+    out = np.empty(len(first))
+    _largest_of_spans(np.ascontiguousarray(values, dtype=np.float64), first, last, out)
+    return out

@@ -10,9 +10,15 @@ What is known of a key is a row of :mod:`pulse.kernels.key_state`. A tuple is ch
 The tolerance is the smallest of the model's stated ``err``, the allotted ``bound``, and, while ``own`` is set,
 the stream's own bound ``max(share * |truth|, floor)`` with the least ``|truth|`` of the interval.
 
-A model begins at the first tuple, at one that finds the model expired, and at one that fails; its coefficients are columns
-of the tuple (``rules``), or a line by least squares. A model that misses its own tuple is moved onto it. Where the truth since
-the newest tuple had already left the model, a REPAIR goes before: the truth itself over that interval, since by now it is known.
+A model begins at the first tuple and at one that fails; its coefficients are columns of the tuple (``rules``), or a line by least
+squares. A model that misses its own tuple is moved onto it. Where the truth since the newest tuple had already left the model, a
+REPAIR goes before: the truth itself over that interval, since by now it is known.
+
+A model reaches a horizon beyond the tuple it began with. One that its tuples agree with goes on: the first tuple less than half a
+horizon before its end, or after it, extends it to a horizon beyond that tuple (EXTENDED). So a model always reaches half a
+horizon or more beyond its key's newest tuple, and most tuples change nothing. A tuple after its end that does not agree begins a
+model (EXPIRED), and a REPAIR fills what lies between that end and the tuple: what is between two tuples is known. Only where
+these are further apart than ``gap`` nothing is: the silence is a hole, and what was predicted there is taken back (VOID).
 
 Tuples at one instant are checked one after the other, so the last one wins; there is no interval between them.
 """
@@ -48,15 +54,20 @@ from pulse.kernels.trend import broken, forget, line, remember
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-VALIDATED, FIRST, EXPIRED, VIOLATED, CHANGED, REPAIR, LATE, NOT_FINITE = range(8)
-KINDS = 8
+VALIDATED, FIRST, EXPIRED, VIOLATED, CHANGED, EXTENDED, REPAIR, VOID, LATE, NOT_FINITE = range(10)
+KINDS = 10
+NO_GAP = 1 << 62
+"""For streams without holes: no silence is longer."""
 
 # Of `rules[A, 2 + K]`: the truth, how many tuples a line is fitted to (0: none), the columns of the coefficients.
 TRUTH, MEMORY, COLUMNS = 0, 1, 2
-ROW, KEY, BEGIN, END, KIND = range(5)  # of an event
-EVENT = 5
+ROW, KEY, BEGIN, END, KIND, ABOUT = range(
+    6
+)  # of an event; ABOUT: the instant that its coefficients are about
+EVENT = 6
 
-_ULPS = 4 * 2.220446049250313e-16
+_ULPS = 8 * 2.220446049250313e-16
+_LOOSE = 1.0 + 1e-9  # by what part of itself a model's error must exceed its bound to be above it
 
 
 @step
@@ -149,16 +160,26 @@ def _see(data, state, i, g, k, keep, kind):
 
 
 @step
-def _put(events, m, i, g, begin, end, kind):
+def _put(events, m, i, g, begin, end, kind, about):
     """Write event ``m``; returns the number of events."""
     events[m, ROW], events[m, KEY], events[m, BEGIN] = i, g, begin
-    events[m, END], events[m, KIND] = end, kind
+    events[m, END], events[m, KIND], events[m, ABOUT] = end, kind, about
     return m + 1
 
 
 @step
-def _put_repair(data, state, i, g, k, until, out, m):
-    """The truth from the newest tuple to ``until`` as a row: exact but for the rounding of a slope."""
+def _put_model(state, i, g, k, n, begin, out, m, kind):
+    """The key's model from ``begin`` to its end as a row."""
+    whole, real = state
+    events, pieces = out
+    for j in range(n * k + n):
+        pieces[m, j] = real[g, j]
+    return _put(events, m, i, g, begin, whole[g, EXPIRY], kind, whole[g, REF])
+
+
+@step
+def _put_repair(data, state, i, g, k, begin, out, m):
+    """The truth from ``begin``, the newest tuple or later, to tuple ``i`` as a row: exact but for the rounding of a slope."""
     t, v, rules, _ = data
     whole, real = state
     events, pieces = out
@@ -178,7 +199,7 @@ def _put_repair(data, state, i, g, k, until, out, m):
                 pieces[m, base] = abs(new - old)
         if rules[a, TRUTH] == SAMPLES:  # between tuples anything may be, so nothing better is stated
             pieces[m, base] = max(pieces[m, base], real[g, base])
-    return _put(events, m, i, g, last, until, REPAIR)
+    return _put(events, m, i, g, begin, t[i], REPAIR, last)
 
 
 @step
@@ -198,53 +219,78 @@ def _keep(rules):
     return 1.0 - 1.0 / longest if longest > 0 else 0.0
 
 
-@kernel(IN_INT1, IN2, IN_INT2, IN_INT2, IN2, INT, OUT_INT2, OUT2, OUT_INT2, OUT2)
-def _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces):
+@step
+def _kind(data, state, who, i, g, k, early, gap):
+    """What tuple ``i`` of a key with a model is; whether the truth kept to that as far as it reaches, and up to the tuple."""
+    whole, real = state
+    n, now = data[2].shape[0], data[0][i]
+    if now - whole[g, LAST] > gap:
+        return EXPIRED, True, True
+    last, end = whole[g, LAST], whole[g, EXPIRY]
+    expired = now >= end
+    kept = now <= last or _held(data, state, i, g, k, now)
+    held = kept or end <= last or (expired and _held(data, state, i, g, k, end))
+    if who.shape[0] > 1 and who[1, i] != whole[g, CHANGE]:
+        return EXPIRED if expired else CHANGED, held, kept
+    if not kept or not _near(data, state, i, g, k):
+        return EXPIRED if expired else VIOLATED, held, kept
+    if now + early < end:
+        return VALIDATED, held, kept
+    for a in range(n):  # what is allotted by now is less: a model that states that begins
+        base = n * k + a
+        if real[g, base] > real[g, base + BOUND * n] * _LOOSE:
+            return EXPIRED, held, kept
+    return EXTENDED, held, kept
+
+
+@kernel(IN_INT1, IN2, IN_INT2, IN_INT2, IN2, INT, INT, OUT_INT2, OUT2, OUT_INT2, OUT2)
+def _validate(t, v, who, rules, bounds, horizon, gap, whole, real, events, pieces):
     data, state, out = (t, v, rules, bounds), (whole, real), (events, pieces)
     n, k, m = rules.shape[0], rules.shape[1] - COLUMNS, 0
-    keep = _keep(rules)
+    keep, early = _keep(rules), horizon // 2
     off = np.empty(n)
     i = -1
     while True:
-        i = keep_on(data, state, who, i + 1, k, keep, off)  # most tuples, and the short way for them
+        i = keep_on(data, state, who, i + 1, early, k, keep, off)  # most tuples, and the short way for them
         if i == t.shape[0]:
             return m
         g, now = who[0, i], t[i]
         if not _finite(v, i):
-            m = _put(events, m, i, g, now, now, NOT_FINITE)
+            m = _put(events, m, i, g, now, now, NOT_FINITE, now)
             continue
-        if now < whole[g, LAST]:
-            m = _put(events, m, i, g, now, now, LATE)
+        last, end = whole[g, LAST], whole[g, EXPIRY]
+        if now < last:
+            m = _put(events, m, i, g, now, now, LATE, now)
             continue
-        kind = VALIDATED
-        if whole[g, STARTED] == 0:
-            kind = FIRST
-        else:
-            until = min(now, whole[g, EXPIRY])
-            held = until <= whole[g, LAST] or _held(data, state, i, g, k, until)
-            if now >= whole[g, EXPIRY]:
-                kind = EXPIRED
-            elif who.shape[0] > 1 and who[1, i] != whole[g, CHANGE]:
-                kind = CHANGED
-            elif not held or not _near(data, state, i, g, k):
-                kind = VIOLATED
-            if not held:
-                m = _put_repair(data, state, i, g, k, until, out, m)
+        kind = FIRST
+        if whole[g, STARTED] != 0:
+            kind, held, kept = _kind(data, state, who, i, g, k, early, gap)
+            if now - last > gap:
+                if last < end:  # a hole: what was predicted of it is not there
+                    for j in range(n * k + n):
+                        pieces[m, j] = real[g, j]
+                    m = _put(events, m, i, g, last, end, VOID, whole[g, REF])
+            elif not held:
+                m = _put_repair(data, state, i, g, k, last, out, m)
+            elif kind != EXTENDED and (end < now or not kept):
+                m = _put_repair(data, state, i, g, k, end if end < now else last, out, m)
         _see(data, state, i, g, k, keep, kind)
-        if kind != VALIDATED:
+        if kind == EXTENDED:
+            whole[g, EXPIRY] = now + horizon
+            m = _put_model(state, i, g, k, n, end, out, m, kind)
+        elif kind != VALIDATED:
             _begin(data, state, i, g, k, horizon)
             if who.shape[0] > 1:
                 whole[g, CHANGE] = who[1, i]
-            for j in range(n * k + n):
-                pieces[m, j] = real[g, j]
-            m = _put(events, m, i, g, now, now + horizon, kind)
+            m = _put_model(state, i, g, k, n, now, out, m, kind)
 
 
 class Events(NamedTuple):
     """What is not merely validated, in order of arrival: ``event[m, EVENT]``, ``c[m, A, K]`` and ``err[m, A]``.
 
-    An event is (ROW, KEY, BEGIN, END, KIND): a model or a REPAIR that rules from BEGIN to END, or a tuple that has no place
-    (LATE, NOT_FINITE; its ``c`` and ``err`` mean nothing).
+    An event is (ROW, KEY, BEGIN, END, KIND, ABOUT): a model, a part of one or a REPAIR that rules from BEGIN to END and whose
+    coefficients are about ABOUT; a VOID, of which nothing rules there; or a tuple that has no place (LATE, NOT_FINITE; its ``c``
+    and ``err`` mean nothing).
     """
 
     event: IntArray
@@ -254,7 +300,7 @@ class Events(NamedTuple):
     def counts(self, tuples: int) -> IntArray:
         """Tuples by kind, and repairs: ``[KINDS]``."""
         counts = np.bincount(self.event[:, KIND], minlength=KINDS)
-        counts[VALIDATED] = tuples - len(self.event) + counts[REPAIR]
+        counts[VALIDATED] = tuples - len(self.event) + counts[REPAIR] + counts[VOID]
         return counts
 
 
@@ -266,13 +312,14 @@ def validate(
     bounds: FloatArray,
     horizon: int,
     state: tuple[IntArray, FloatArray],
+    gap: int = NO_GAP,
 ) -> Events:
     """Validate tuples in order of arrival; ``state`` (:func:`pulse.kernels.key_state.fresh`) is updated in place.
 
     ``t[n]`` microseconds; ``v[F, n]``: the ``A`` modelled attributes, then further columns that coefficients are taken from;
     ``who[1 or 2, n]``: row of each tuple's key in ``state`` and, if unmodelled attributes are watched, a code of their values;
     ``rules[A, 2 + K]``: truth, memory, and the row of ``v`` for each coefficient (-1: zero); ``bounds[A, 2]``: share of the
-    truth and floor.
+    truth and floor; ``gap``: microseconds, the horizon or more, that a silence may last without being a hole.
 
     >>> from pulse.kernels.key_state import fresh
     >>> rules, bounds = np.array([[STEP, 0, 0]]), np.array([[0.0, 0.5]])
@@ -303,8 +350,8 @@ def validate(
     if rules[:, MEMORY].max() > 0 and layout.width < 2:
         raise ValueError("validate: a fitted line needs models of two coefficients, got one")
     size = layout.attributes * layout.width
-    events = np.empty((2 * n, EVENT), np.int64)  # a tuple gives at most a repair and a model
+    events = np.empty((2 * n, EVENT), np.int64)  # a tuple gives at most a repair or a void, and a model
     pieces = np.empty((2 * n, size + attributes))
-    m = _validate(t, v, who, rules, bounds, horizon, whole, real, events, pieces)
+    m = _validate(t, v, who, rules, bounds, horizon, gap, whole, real, events, pieces)
     c = pieces[:m, :size].reshape(m, attributes, layout.width)
     return Events(events[:m].copy(), c, pieces[:m, size:].copy())

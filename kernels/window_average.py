@@ -16,6 +16,10 @@ The certificate is the smaller of two. The mean of ``err`` over the window comes
 window; that integral being continuous, the piece on either side of an instant will do. What rounding may do to the value is
 added to both.
 
+Ends between pieces that are no whole microseconds were solved for: they are known to the timeline's tolerance, where also
+shorter ranges were left to their neighbours. What the model and its bound jump by there is added for that long to the windows
+that hold such an end, or end within the tolerance of it.
+
 A window that is not covered by one run has no result; each run is a stretch of its own, so that holes cost nothing. Pieces
 with ``hi <= lo`` (points too) have no measure and are passed over.
 """
@@ -46,8 +50,9 @@ from pulse.kernels._jit import (
     step,
 )
 from pulse.kernels.exact import two_sum
-from pulse.kernels.polynomial import magnitude, mean_row
+from pulse.kernels.polynomial import horner, magnitude, mean_row
 from pulse.kernels.recycled import recycled
+from pulse.kernels.rounding import SMALL, TINY
 from pulse.kernels.timeline import GRAIN, MICROSECONDS, meets
 from pulse.kernels.window import LARGEST, next_piece
 
@@ -62,6 +67,9 @@ _RESULTS = types.Tuple((OUT2, OUT2, types.Array(types.uint8, 2, "C")))
 
 _EPSILON = 2.220446049250313e-16
 _SECONDS = 1.0 / MICROSECONDS
+_NEAR = (
+    4.0  # lengths from the reference: up to there the rounding of a piece's ends counts as that of its length
+)
 _FARTHEST = 4e12  # seconds: an offset beyond it could leave int64 microseconds
 _CERTAIN, _LIKELY, _ABSENT = (
     3,
@@ -85,9 +93,15 @@ def cuts_of_groups(lo, hi, offsets, per_second):
 
 
 @step
+def _dust(far):
+    """Microseconds by which an instant may be rounded that lies so far from its reference."""
+    return MICROSECONDS * 4.0 * _EPSILON * far
+
+
+@step
 def _slack(far):
     """Microseconds within which an instant counts as at an end of a piece that reaches so far from its reference."""
-    return MICROSECONDS * (GRAIN + 4.0 * _EPSILON * far)
+    return MICROSECONDS * GRAIN + _dust(far)
 
 
 @step
@@ -97,16 +111,39 @@ def follows(ref_a, a, ref_b, b):
 
 
 @routine
+def _solved_end(table, err, p, q, slack):
+    """What the end between the pieces ``p`` and ``q`` may add to an integral; 0 at a whole microsecond where they meet."""
+    ref, lo, hi, c = table
+    k, end, begin = c.shape[1], hi[p], lo[q]
+    far = max(abs(end), abs(begin))
+    at = end * MICROSECONDS
+    gap = abs((ref[q] - ref[p]) * _SECONDS + (begin - end))
+    apart = gap > 8.0 * _EPSILON * far
+    if not apart and abs(at - math.floor(at + 0.5)) <= _dust(far):
+        return 0.0
+    left, right = horner(c, p, k, end), horner(c, q, k, begin)
+    charge = (abs(left - right) + abs(err[p] - err[q])) * slack * _SECONDS
+    if apart:
+        charge += gap * (max(abs(left), abs(right)) + max(err[p], err[q]))
+    return charge if charge <= LARGEST else 0.0  # else the windows there have no bound, or no value
+
+
+@routine
 def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
     """Sum the panes of the run that starts with piece ``p``, from the first cut on.
 
     ``steps`` lead to the next cut and the one after it; ``places`` are where the next cut is written and the one after it,
     each kind of cuts in a half of the scratch: the same step and place twice where all cuts are of one kind. Returns the
-    first piece after the run, the number of closing times, the largest magnitude and the longest offset.
+    first piece after the run, the number of closing times, the largest magnitude, the longest offset, and what else rounding
+    may do: to ends that lie far from their reference, and to what the additions lost, each time that is added to; and what
+    underflow may do, in a run of tiny values.
+
+    A cut just behind a piece is left to the next, if that follows: it has what lies between. ``closed`` is what solved ends may
+    have added up to a cut, or shortly after it, ``opened`` up to shortly before it.
     """
     ref, lo, hi, c = table
     err, drift, codes = bounds
-    sums, lost, bound, bound_lost, drifts, marks = scratch
+    sums, lost, bound, bound_lost, drifts, marks, opened, closed = scratch
     ahead, after = steps
     here, there = places
     one_kind = here == there
@@ -114,7 +151,13 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
     mark = 0
     begun = 0.0  # what comes before the first cut is in no window
     total, rest, width, width_rest = 0.0, 0.0, 0.0, 0.0
-    largest, reach = 0.0, 0.0
+    largest, reach, strewn, deepest, additions, widest = 0.0, 0.0, 0.0, 0.0, 0, 0.0
+    charged, recent, since, written = 0.0, 0.0, 0.0, -1
+    early = lo[p] - (cut - ref[p]) / MICROSECONDS
+    if early * MICROSECONDS > _dust(abs(lo[p])):
+        charged = early * (abs(horner(c, p, k, lo[p])) + err[p])
+        charged = charged if charged <= LARGEST else 0.0
+        recent = charged
     while True:
         origin, end, own = ref[p], hi[p], err[p]
         far = max(abs(lo[p]), abs(end))
@@ -122,9 +165,14 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
         c0, c1 = c[p, 0], c[p, k - 1]
         if k == 1:
             c1 = 0.0
-        largest = max(largest, magnitude(c, p, k, far))
-        slack = _slack(far)
-        until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
+        size = magnitude(c, p, k, far)
+        largest, widest = max(largest, size), max(widest, own)
+        if far > _NEAR * (end - lo[p]):
+            strewn += size * far
+        slack, dust = _slack(far), _dust(far)
+        q = next_piece(lo, hi, p, stop)
+        goes_on = q < stop and (follows(origin, end, ref[q], lo[q]) or meets(origin, end, ref[q], lo[q]))
+        until = origin + np.int64(math.floor(end * MICROSECONDS + (dust if goes_on else slack)))
         near = max(
             own, err[min(p + 1, stop - 1)]
         )  # a cut may lie just behind the piece, by no more than the slack
@@ -135,12 +183,18 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
         while is_cut:
             is_cut = cut <= until
             b = (cut - origin) / MICROSECONDS if is_cut else end
+            late = b - end
             b = b if b > a else a
             b = b if b < end else end
-            length = (b - a) * begun
+            length = b - a
+            since += length
+            recent = recent if length * MICROSECONDS <= slack else 0.0
+            length *= begun
             mean = c0 + 0.5 * c1 * (a + b) if k <= 2 else mean_row(c, p, k, a, b)
             total, e = two_sum(total, mean * length)
             rest += e
+            deepest = max(deepest, abs(rest))
+            additions += 1
             width, e = two_sum(width, own * length)
             width_rest += e
             if unmarked and length * MICROSECONDS > slack:
@@ -150,15 +204,27 @@ def _sum_panes(table, bounds, p, stop, cut, steps, places, scratch):
             if is_cut:
                 sums[here], lost[here], bound[here], bound_lost[here] = total, rest, width, width_rest
                 drifts[here], marks[here] = at_cut, mark
+                opened[here], closed[here] = charged - recent, charged
+                if late * MICROSECONDS > dust:
+                    more = late * (abs(horner(c, p, k, end)) + own)
+                    closed[here] += more if more <= LARGEST else 0.0
+                written, since = here, 0.0
                 here, begun = here + 1, 1.0
                 cut += ahead
                 unmarked = codes[p] < _CERTAIN
                 if not one_kind:
                     ahead, after, here, there = after, ahead, there, here
-        last = p
-        p = next_piece(lo, hi, p, stop)
-        if p == stop or not (follows(ref[last], end, ref[p], lo[p]) or meets(ref[last], end, ref[p], lo[p])):
-            return p, min(here, there) if not one_kind else here, largest, reach
+        if not goes_on:
+            more = 8.0 * _EPSILON * strewn + _EPSILON * additions * (deepest + charged)
+            tiny = TINY * (additions + k) if largest < SMALL and largest + widest > 0.0 else 0.0
+            return q, min(here, there) if not one_kind else here, largest, reach, more, tiny
+        charge = _solved_end(table, err, p, q, slack)
+        if charge > 0.0:
+            charged += charge
+            recent += charge
+            if written >= 0 and since * MICROSECONDS <= slack:
+                closed[written] += charge
+        p = q
 
 
 @device
@@ -184,6 +250,13 @@ def _write_least(drift, drift_before, share, noise, err):
 
 
 @device
+def _write_charges(closed, opened, share, err):
+    """Add what solved ends may have added."""
+    for j in range(err.shape[0]):
+        err[j] += (closed[j] - opened[j]) * share
+
+
+@device
 def _write_codes(marks, marks_before, codes):
     for j in range(codes.shape[0]):
         mark = marks[j] - marks_before[j]
@@ -193,11 +266,14 @@ def _write_codes(marks, marks_before, codes):
 @device
 def _write_windows(scratch, first, n, opens, scale, noise, values, err, codes):
     """Windows that close at the cuts ``first … n - 1``, and open at the cuts ``opens …``."""
-    sums, lost, bound, bound_lost, drifts, marks = scratch
+    sums, lost, bound, bound_lost, drifts, marks, opened, closed = scratch
     at, before = slice(first, n), slice(opens, opens + n - first)
     _write_values(sums[at], lost[at], sums[before], lost[before], scale, values)
     _write_means(bound[at], bound_lost[at], bound[before], bound_lost[before], err)
-    _write_least(drifts[at], drifts[before], (1.0 + 8.0 * _EPSILON) / scale, noise, err)
+    share = (1.0 + 8.0 * _EPSILON) / scale
+    _write_least(drifts[at], drifts[before], share, noise, err)
+    if closed[n - 1] > 0.0:
+        _write_charges(closed[at], opened[before], share, err)
     if marks[n - 1] == 0:
         codes[:] = 3
     else:
@@ -211,7 +287,10 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
     All have the stretches of the smallest: a larger one is absent where it is not yet full, so that they can be compared place
     by place. Closing times are in the first half of the scratch.
     """
-    ref, lo, hi, _ = table
+    ref, lo, hi, c = table
+    terms = 4.0 + 2.0 * max(
+        c.shape[1], 2
+    )  # of a mean, a product, a sum, a difference and a quotient, generously
     group, begin, starts = stretches
     odd = sizes[0] % advance  # windows open this long before a closing time
     opens = room if odd > 0 else 0
@@ -222,6 +301,8 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
         np.empty(opens + room),
         np.empty(opens + room),
         np.empty(opens + room, np.int64),
+        np.empty(opens + room),
+        np.empty(opens + room),
     )
     m = 0
     for g in range(offsets.shape[0] - 1):
@@ -235,7 +316,7 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
                 cut, steps, places = closing - odd, (odd, advance - odd), (opens, 0)
             elif odd > 0:
                 late, steps, places = 1, (advance - odd, odd), (0, opens)
-            p, n, largest, reach = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
+            p, n, largest, reach, more, tiny = _sum_panes(table, bounds, p, stop, cut, steps, places, scratch)
             base = sizes[0] // advance + late
             if base >= n:
                 continue
@@ -251,7 +332,8 @@ def _window_every(table, bounds, offsets, sizes, advance, total, room, stretches
                 if first < n:
                     seconds = sizes[w] / MICROSECONDS
                     scale = 1.0 if total else seconds
-                    noise = 8.0 * _EPSILON * largest * (seconds + reach) / scale
+                    noise = (terms * _EPSILON * largest * (seconds + reach) + more) / scale
+                    noise += tiny * (1.0 + seconds) / scale + tiny
                     to = slice(start, start + n - first)
                     _write_windows(
                         scratch, first, n, opens, scale, noise, out[0][w, to], out[1][w, to], out[2][w, to]

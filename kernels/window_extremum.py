@@ -8,6 +8,10 @@ of running bests from both ends of blocks of ``m`` (van Herk 1992, Gil and Werma
 A pane ``[a, b)`` has the infimum (or supremum) of what lies in it: the values at the ends of the pieces' parts, from within, and
 at critical points. Points (semantics 1.2) between pieces that meet count in the pane that holds them, ``a`` included, ``b`` not;
 they cover nothing.
+
+Ends between pieces are known to the timeline's tolerance. So a part of a piece that lies within it of a cut may be in the pane,
+or not: where the piece and its neighbour agree within their bounds at their end, it is; else it is not, and what it goes beyond
+the others by is added to the bound; as is what the neighbour has at that end, for the pane on the other side of the cut.
 """
 
 from __future__ import annotations
@@ -154,40 +158,62 @@ def _pass_lines(table, bounds, p, stop, cut, sign, seen):
     return np.int64(i), top, wide, unsure
 
 
+@step
+def _agrees(table, err, p, q):
+    """Whether piece ``p`` and piece ``q`` after it have values at their common end that lie within their bounds."""
+    _, lo, hi, c = table
+    k = c.shape[1]
+    return abs(horner(c, p, k, hi[p]) - horner(c, q, k, lo[q])) <= err[p] + err[q]
+
+
 @device
 def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
     """Extremum, error and doubt of each pane of the run that starts with piece ``p``, the first cut at ``cut``.
 
     ``before`` is the first point at which the run starts, or ``p``. ``sign`` is -1 for a smallest value: panes hold ``sign``
-    times it. Returns the first piece after the run, or a negative reason why there is none, and the number of cuts; pane ``i``
-    begins at cut ``i``.
+    times it. Returns the first piece after the run, or a negative reason why there is none, the number of cuts, and whether what
+    may be in a pane goes beyond what is; pane ``i`` begins at cut ``i``. A cut just behind a piece is left to the next, if that
+    follows; points there are in the pane that begins, and may be in that which ends.
     """
     ref, lo, hi, c = table
     err, codes = bounds
-    best, widest, doubt = panes
+    best, widest, doubt, farthest = panes
     ahead, after = steps
     scratch, critical = work
     k = c.shape[1]
     n, found = 0, 0
     top, wide, unsure = -np.inf, 0.0, 0.0
-    unseen = before
+    beyond, goes_beyond = -np.inf, False
+    unseen, last = before, -1
     while True:
         if k <= 2 and unseen == p:
+            passed = p
             p, top, wide, unsure = _pass_lines(table, bounds, p, stop, cut, sign, (top, wide, unsure))
             unseen = p
+            last = p - 1 if p > passed else last
         origin, begin, end = ref[p], lo[p], hi[p]
         if _is_far(lo, hi, p):
-            return _NO_RANGE, n
+            return _NO_RANGE, n, False
         slack = _slack(begin, end)
-        until = origin + np.int64(math.floor(end * MICROSECONDS + slack))
+        dust = slack - MICROSECONDS * GRAIN
+        q = _next_piece(lo, hi, p, stop)
+        goes_on = q >= 0 and q != stop and meets(origin, end, ref[q], lo[q])
+        until = origin + np.int64(math.floor(end * MICROSECONDS + (dust if goes_on else slack)))
         own, code = err[p], float(_CERTAIN - codes[p])
         if k > 2:
             found = critical_points_row(c, p, k, begin, end, scratch, critical)
         if n == 0 and cut <= origin + np.int64(math.floor(begin * MICROSECONDS + slack)):
             n, cut, ahead, after = 1, cut + ahead, after, ahead
-        for q in range(unseen, p):  # points where the piece starts: the pane that holds them has begun
-            top = max(top, sign * horner(c, q, k, lo[q]))
-            wide, unsure = max(wide, err[q]), max(unsure, float(_CERTAIN - codes[q]))
+        point_top, point_wide, point_unsure = -np.inf, 0.0, 0.0
+        for i in range(unseen, p):  # points where the piece starts
+            point_top = max(point_top, sign * horner(c, i, k, lo[i]))
+            point_wide, point_unsure = max(point_wide, err[i]), max(point_unsure, float(_CERTAIN - codes[i]))
+        if unseen < p and cut <= origin + np.int64(math.floor(begin * MICROSECONDS + slack)):
+            beyond, wide = max(beyond, point_top), max(wide, point_wide)
+        else:
+            top, wide, unsure = max(top, point_top), max(wide, point_wide), max(unsure, point_unsure)
+            point_top, point_wide, point_unsure = -np.inf, 0.0, 0.0
+        beside, beside_wide = -np.inf, 0.0
         a = begin
         value = sign * horner(c, p, k, a)
         is_cut = True
@@ -197,28 +223,45 @@ def _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes):
             b = b if b > a else a
             b = b if b < end else end
             next_value = sign * horner(c, p, k, b)
-            if (b - a) * MICROSECONDS > slack or (
-                a == begin and b == end
-            ):  # a part cut off by rounding is none
+            length = (b - a) * MICROSECONDS
+            whole = length > slack or (a == begin and b == end)
+            if whole or length > dust:  # a part cut off by rounding is none
                 higher = value if value > next_value else next_value
-                top = higher if higher > top else top
-                wide = own if own > wide else wide
-                unsure = code if code > unsure else unsure
                 for r in range(found):
                     if a < critical[r] < b:
-                        top = max(top, sign * horner(c, p, k, critical[r]))
+                        higher = max(higher, sign * horner(c, p, k, critical[r]))
+                wide = own if own > wide else wide
+                if not whole and a == begin:
+                    whole = last < 0 or _agrees(table, err, last, p)
+                    if not whole:  # the piece before may reach into the pane that begins
+                        beside, beside_wide = sign * horner(c, last, k, hi[last]), err[last]
+                elif not whole:
+                    whole = not goes_on or _agrees(table, err, p, q)
+                if whole:
+                    top = higher if higher > top else top
+                    unsure = code if code > unsure else unsure
+                else:
+                    beyond = higher if higher > beyond else beyond
             if is_cut:
                 if n == best.shape[0]:
-                    return _NO_ROOM, n
+                    return _NO_ROOM, n, False
+                left = (end - b) * MICROSECONDS
+                if goes_on and dust < left <= slack and a < b and not _agrees(table, err, p, q):
+                    beyond = max(beyond, sign * horner(c, q, k, lo[q]))  # the next may begin before the cut
+                    wide = max(wide, err[q])
                 if n > 0:
                     best[n - 1], widest[n - 1], doubt[n - 1] = top, wide, unsure
-                top, wide, unsure = -np.inf, 0.0, 0.0
+                    farthest[n - 1] = beyond if beyond > top else top
+                    goes_beyond = goes_beyond or beyond > top
+                top, wide, unsure = point_top, point_wide, point_unsure
+                point_top, point_wide, point_unsure = -np.inf, 0.0, 0.0
+                wide = max(wide, beside_wide)
+                beyond, beside, beside_wide = beside, -np.inf, 0.0
                 n, cut, ahead, after = n + 1, cut + ahead, after, ahead
             a, value = b, next_value
-        last = p
-        p = _next_piece(lo, hi, p, stop)
-        if p < 0 or p == stop or not meets(ref[last], end, ref[p], lo[p]):
-            return p, n
+        last, p = p, q
+        if not goes_on:
+            return p, n, goes_beyond
         unseen = last + 1
 
 
@@ -254,7 +297,7 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
     size, advance = window
     group, begin, starts = stretches
     work = (extrema_work(c.shape[1]), np.empty(c.shape[1] + 1))
-    panes = (np.empty(room), np.empty(room), np.empty(room))
+    panes = (np.empty(room), np.empty(room), np.empty(room), np.empty(room))
     from_start, doubts = np.empty(room), np.empty(room)
     sign = 1.0 if upper else -1.0
     odd = size % advance  # windows open this long before a closing time
@@ -277,7 +320,7 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
             before = p
             if p > offsets[g] and lo[p - 1] == hi[p - 1] and meets(ref[p - 1], hi[p - 1], ref[p], lo[p]):
                 before = p - 1  # a point at which the run starts
-            p, n = _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes)
+            p, n, goes_beyond = _find_panes(table, bounds, p, stop, before, cut, steps, sign, work, panes)
             if p < 0:
                 return p, place
             shift = 1 if opens else 0  # closing times are the cuts shift, shift + stride, …
@@ -296,6 +339,11 @@ def _window_every(table, bounds, offsets, window, upper, room, stretches, out):
             _write(panes[2], from_start, first, span, stride, 1.0, doubts[:count])
             for j in range(count):
                 out[2][place + j] = np.uint8(_CERTAIN - doubts[j])
+            if goes_beyond:
+                _slide(panes[3], n - 1, span, from_start)
+                _write(panes[3], from_start, first, span, stride, 1.0, doubts[:count])
+                for j in range(count):
+                    out[1][place + j] += (doubts[j] - sign * out[0][place + j]) * (1.0 + 8.0 * _EPSILON)
             group[m], starts[m] = g, place
             begin[m] = closing + (first - shift) // stride * advance
             m += 1

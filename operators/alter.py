@@ -3,7 +3,8 @@
 1 Transforms: where a map ``y -> a*y + b`` is in force, coefficients scale by ``a`` and the constant term shifts by ``b``; a
   segment that straddles an instant at which the map changes is cut there.
 2 Bounds: ``err`` scales by ``a``, ``drift`` too; over a change of scale the drift so far is carried on
-  (:func:`pulse.kernels.steps.scaled_drift`). Nothing is approximated: only products and sums of doubles round.
+  (:func:`pulse.kernels.steps.scaled_drift`). Nothing is approximated, but ``a`` and ``b`` are exact fractions and values
+  doubles: what the doubles nearest to ``a`` and ``b``, products and sums lose is added (:func:`pulse.kernels.steps.restate`).
 3 Inverts: a bound on the output is one of ``1/a`` of it on the input.
 4 Revises: passes it on, altered.
 5 Accents: this is what they do. Undoing and restating are inverse to each other.
@@ -19,11 +20,19 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core import StreamSchema
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
-from pulse.kernels.steps import apply_steps, apply_steps_on_grid, cut_at_steps, scaled_drift
+from pulse.kernels.rounding import GROWN
+from pulse.kernels.steps import (
+    apply_steps,
+    apply_steps_on_grid,
+    apply_steps_with_bounds,
+    cut_at_steps,
+    restate,
+    scaled_drift,
+)
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.operators.tuples import times
@@ -74,16 +83,24 @@ class Alter:
                 )
                 grid = samples.first, samples.offsets, samples.every
                 if _concerns(found):
-                    values[name] = apply_steps_on_grid(values[name], grid, *found)
-                    err[name] = apply_steps_on_grid(err[name], grid, found.cell, found.steps, _scales(found))
+                    numbers, maps = (values[name], err[name]), found.maps + found.off
+                    values[name], err[name] = apply_steps_on_grid(
+                        numbers, grid, found.cell, found.steps, maps
+                    )
                 continue
             found = steps.located(
                 described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
                 len(samples),
             )
             if _concerns(found):
-                values[name] = apply_steps(values[name], found.cell, samples.times, found.steps, found.maps)
-                err[name] = apply_steps(err[name], found.cell, samples.times, found.steps, _scales(found))
+                values[name], err[name] = apply_steps_with_bounds(
+                    values[name],
+                    err[name],
+                    found.cell,
+                    samples.times,
+                    found.steps,
+                    found.maps + found.off,
+                )
         return replace(samples, values=values, err=err)
 
     def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
@@ -135,18 +152,23 @@ def _segments(relation: Relation, name: str, steps: Steps, *, cut: bool = True) 
         return relation
     if len(parts.row) > len(relation):
         relation = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
-    a, b = np.append(found.maps[0], 1.0)[parts.step], np.append(found.maps[1], 0.0)[parts.step]
-    models: FloatArray = relation.models[name] * a[:, None]
-    models[:, 0] += b
+    made = restate(
+        relation.models[name],
+        relation.lo,
+        relation.hi,
+        relation.err[name],
+        parts.step,
+        found.maps + found.off,
+    )
     drift = dict(relation.drift)
     if name in drift:
-        drift[name] = scaled_drift(
-            relation.offsets, parts.step, np.append(found.maps[0], 1.0), np.ascontiguousarray(drift[name])
-        )
+        scales = found.maps[0], found.off[0]
+        own = scaled_drift(relation.offsets, parts.step, scales, np.ascontiguousarray(drift[name]))
+        drift[name] = (own + relation.accumulated(made.rounding)) * GROWN if made.rounding.any() else own
     return replace(
         relation,
-        models={**relation.models, name: models},
-        err={**relation.err, name: relation.err[name] * a},
+        models={**relation.models, name: made.c},
+        err={**relation.err, name: made.err},
         drift=drift,
     )
 
@@ -174,20 +196,21 @@ def _concerns(found: Located) -> bool:
     return bool(busy.any()) and bool(busy[found.cell].any())
 
 
-def _scales(found: Located) -> tuple[FloatArray, FloatArray]:
-    return found.maps[0], np.zeros_like(found.maps[1])
-
-
 @dataclass(frozen=True)
 class Cease:
     """Rows only where all attributes exist (drop, semantics 8.2): ``steps`` by attribute, whose scale is above 1 where not."""
 
     steps: Mapping[str, Steps]
+    stored: bool = False
+    """Whether rows are segments of a model as its fit made them, from tuples that have all of its attributes: then rows end where
+    any of them does, also one that is not read, and what is left of a segment says nothing of the time after: a segment that
+    does begins there."""
 
     def segments(self, relation: Relation) -> Relation:
         """Cut where an attribute ends or begins, without what lies between."""
         for name, steps in self.steps.items():
-            if steps.is_empty or (name not in relation.models and name not in relation.unmodelled):
+            read = self.stored or name in relation.models or name in relation.unmodelled
+            if steps.is_empty or not read:
                 continue
             found = steps.located(
                 described_columns(
@@ -196,7 +219,12 @@ class Cease:
                 len(relation),
             )
             parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
-            kept = np.flatnonzero(np.append(found.maps[0], 1.0)[parts.step] <= 1.0)
+            gone = np.append(found.maps[0], 1.0)[parts.step] > 1.0
+            if self.stored and gone.any():
+                ended = np.full(len(relation), len(gone))
+                np.minimum.at(ended, parts.row[gone], np.flatnonzero(gone))
+                gone = np.arange(len(gone)) >= ended[parts.row]
+            kept = np.flatnonzero(~gone)
             if len(kept) < len(parts.row):
                 relation = relation.take(parts.row[kept], lo=parts.lo[kept], hi=parts.hi[kept])
                 relation = replace(relation, drift={})

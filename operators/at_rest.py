@@ -6,22 +6,37 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import ABSENT
 from pulse.core.keys import key_ranks
 from pulse.core.order import Ranges
 from pulse.core.updates import settle
 from pulse.operators.relation import Relation
 
+ENDLESS = 1e10
+"""Seconds: segments as long as that have no end."""
 
-def settled(held: Relation, updates: Relation) -> tuple[Relation, BoolArray]:
-    """The stream at rest after the updates, and which of its keys they are of."""
+
+def settled(held: Relation, updates: Relation, *, voids: bool = False) -> tuple[Relation, BoolArray]:
+    """The stream at rest after the updates, and which of its keys they are of.
+
+    An update that is :data:`ABSENT` ends what was there. It is kept itself only where ``voids`` are asked for: it tells from when
+    on nothing is known of a key or, where it has no end (:data:`ENDLESS`), that the key is over.
+    """
     whole = Relation.concat([held, updates])
     names = list(whole.keys)
     ranks = key_ranks(names, whole.groups)
     of_row = ranks[whole.group] if names else np.zeros(len(whole), np.int64)
     keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
-    rows = np.flatnonzero(keep & ((hi > whole.lo) | (whole.lo == whole.hi)))
+    keep &= (hi > whole.lo) | (whole.lo == whole.hi)
+    rows = np.flatnonzero(keep if voids else keep & (whole.certainty != ABSENT))
     rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()
     return rest, in_other(rest, updates)
+
+
+def is_over(relation: Relation) -> BoolArray:
+    """Which rows say that their key is over."""
+    found: BoolArray = (relation.certainty == ABSENT) & (relation.hi - relation.lo >= ENDLESS)
+    return found
 
 
 def in_other(relation: Relation, other: Relation) -> BoolArray:

@@ -23,7 +23,9 @@ from pulse.core.arrays import FloatArray
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Function, Or
 from pulse.kernels.bands import bands_about, bands_between, bands_of_distance
+from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import subtract
+from pulse.operators.plane import distortion
 from pulse.operators.relation import Relation
 from pulse.operators.solve import positive
 
@@ -117,6 +119,9 @@ def _distance(relation: Relation, function: Function, form: str, given: float) -
         return None
     (x1, ex1), (y1, ey1), (x2, ex2), (y2, ey2) = (side for side in sides if side is not None)
     err = np.hypot(ex1 + ex2, ey1 + ey2)
+    if function.plane is not None:
+        spans = [bounds(c, relation.lo, relation.hi)[:2] for c in (x1, y1, x2, y2)]
+        err = err + distortion(function.plane, spans[0::2], spans[1::2]) * np.sqrt(square)
     bands = bands_of_distance(subtract(x1, x2), subtract(y1, y2), relation.lo, relation.hi, err, square)
     codes: CertaintyArray = _OF_BANDS[form].take(bands)
     return codes

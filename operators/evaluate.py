@@ -12,19 +12,24 @@ cuts all columns alike.
 ``distance2``      as the sum of two squares
 ================== ===============================================================================================
 
+To each of these the rounding of the operation itself is added, and of evaluating what comes out (:mod:`pulse.kernels.rounding`);
+to the drift what that adds up to since the start of the group. A change of sign, a factor that is a power of two, and a sum of
+constants that is exact add nothing.
+
 A key or unmodelled attribute that is a number counts as a model of degree 0 without error; constants too. A null where a number
 is needed is an error. ``Elapsed`` stands for the hidden column :data:`ELAPSED`, which a MODEL clause provides.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
 from pulse.core.expression import (
     Arithmetic,
@@ -40,7 +45,9 @@ from pulse.core.expression import (
 from pulse.core.schema import Role
 from pulse.kernels.extrema import bounds
 from pulse.kernels.polynomial import add, multiply, subtract
+from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_rounding, underflow
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
+from pulse.operators.plane import distorted, distortion
 from pulse.operators.regroup import about_own_start
 from pulse.operators.relation import Relation
 
@@ -131,10 +138,17 @@ class Evaluation:
             self.relation = old.take(np.arange(len(old)), ref=ref, lo=lo, hi=hi)
 
     def sizes(self, name: str) -> FloatArray:
-        """Per row the largest absolute value of a model on the row's range."""
-        low, high, _ = bounds(self.relation.models[name], self.relation.lo, self.relation.hi)
+        """Per row the largest absolute value of a model on the row's range, rounding included."""
+        low, high = self.values(name)
         largest: FloatArray = np.maximum(np.abs(low), np.abs(high))
         return largest
+
+    def values(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Per row between which values a model lies on the row's range, rounding included."""
+        relation = self.relation
+        low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+        rounding = evaluation(relation.models[name], relation.lo, relation.hi)
+        return low - rounding, high + rounding
 
     def as_model(self, operand: Operand) -> str:
         """The operand as a column: a number becomes a model of degree 0."""
@@ -203,12 +217,32 @@ class Evaluation:
         """``factor * a``."""
         if isinstance(a, float):
             return factor * a
-        relation = self.relation
-        drift = relation.drift.get(a)
-        size = abs(factor)
         # An unknown drift is infinite; times zero it is left alone, where it would become no number.
-        moved = None if drift is None else drift * (size or 1.0)
-        return self.add(relation.models[a] * factor, relation.err[a] * size, moved)
+        size = abs(factor)
+        return self._scaled(
+            a, self.relation.models[a] * factor, size, size or 1.0, exact=_is_power_of_two(size)
+        )
+
+    def _scaled(self, a: str, c: FloatArray, size: float, drifts: float, *, exact: bool) -> str:
+        """The column ``c``, which is ``a`` times a number of this size, each coefficient rounded once unless ``exact``."""
+        relation = self.relation
+        err, drift = relation.err[a] * size, relation.drift.get(a)
+        drift = None if drift is None else drift * drifts
+        if exact and size >= 1.0:
+            return self.add(c, err, drift)
+        magnitude = magnitudes(c, relation.lo, relation.hi)
+        some: BoolArray = (relation.models[a] != 0.0).any(axis=1) & (size > 0.0)
+        rounding = underflow(magnitude, some, c.shape[1], relation.lo, relation.hi)
+        if not exact:
+            rounding += TERM * c.shape[1] * magnitude
+        return self.add(c, err * GROWN + rounding, self._drifted(drift, rounding))
+
+    def _drifted(self, drift: FloatArray | None, rounding: FloatArray) -> FloatArray | None:
+        """A drift, and the integral of the rounding since the start of the group."""
+        if drift is None or not rounding.any():
+            return drift
+        grown: FloatArray = (drift + self.relation.accumulated(rounding)) * GROWN
+        return grown
 
     def sum(self, a: Operand, b: Operand, sign: float = 1.0) -> Operand:
         """``a + b``, or with ``sign = -1`` the difference."""
@@ -223,13 +257,19 @@ class Evaluation:
         if a in relation.drift and b in relation.drift:
             drift = relation.drift[a] + relation.drift[b]
         form = add if sign > 0 else subtract
-        c = trimmed(form(relation.models[a], relation.models[b]))
-        return self.add(c, relation.err[a] + relation.err[b], drift)
+        x, y = relation.models[a], relation.models[b]
+        c = trimmed(form(x, y))
+        rounding = sum_rounding(c, x, sign * y[:, :1], relation.lo, relation.hi)
+        err = (relation.err[a] + relation.err[b]) * GROWN + rounding
+        return self.add(c, err, self._drifted(drift, rounding))
 
     def _moved(self, a: str, by: float) -> str:
-        c = self.relation.models[a].copy()
+        relation = self.relation
+        before = relation.models[a]
+        c = before.copy()
         c[:, 0] += by
-        return self.add(c, self.relation.err[a], self.relation.drift.get(a))
+        rounding = sum_rounding(c, before, np.full((len(c), 1), by), relation.lo, relation.hi)
+        return self.add(c, relation.err[a] + rounding, self._drifted(relation.drift.get(a), rounding))
 
     def product(self, a: Operand, b: Operand) -> Operand:
         """``a * b``."""
@@ -240,10 +280,18 @@ class Evaluation:
         self.near()
         relation = self.relation
         ea, eb = relation.err[a], relation.err[b]
-        err = np.zeros(len(relation))
+        c = multiply(relation.models[a], relation.models[b])
+        ma, mb = self._magnitude(a), self._magnitude(b)
+        err = TERM * c.shape[1] * ma * mb
+        some = (ma + ea > 0.0) & (mb + eb > 0.0)
+        err += underflow(ma * mb, some, c.shape[1], relation.lo, relation.hi)
         if ea.any() or eb.any():
-            err = self.sizes(a) * eb + self.sizes(b) * ea + ea * eb
-        return self.add(multiply(relation.models[a], relation.models[b]), err)
+            err += (self.sizes(a) * eb + self.sizes(b) * ea + ea * eb) * GROWN
+        return self.add(c, err)
+
+    def _magnitude(self, name: str) -> FloatArray:
+        """Per row the sum of a model's terms, each as large as it gets: what roundings are proportional to."""
+        return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
 
     def _power(self, base: Operand, exponent: Expression, expression: Expression) -> Operand:
         n = self.operand(exponent)
@@ -260,13 +308,16 @@ class Evaluation:
             return base
         self.near()
         c = power = self.relation.models[base]
-        e, err = self.relation.err[base], self.relation.err[base]
+        e = self.relation.err[base]
         for _ in range(int(n) - 1):
             c = multiply(c, power)
+        size = self._magnitude(base)
+        err = TERM * n * c.shape[1] * size**n
+        err += n * underflow(size**n, size + e > 0.0, c.shape[1], self.relation.lo, self.relation.hi)
         if e.any():
             x = self.sizes(base)
             terms = [(x + e) ** j * x ** (n - 1 - j) for j in range(int(n))]
-            err = e * np.sum(terms, axis=0)
+            err += e * np.sum(terms, axis=0) * GROWN ** int(n)
         return self.add(c, err)
 
     def _quotient(self, a: Operand, b: Operand, expression: Expression) -> Operand:
@@ -275,12 +326,8 @@ class Evaluation:
                 raise DomainError(f"{self.operator}: {expression} divides by zero")
             if isinstance(a, float):
                 return a / b
-            relation = self.relation
-            drift = relation.drift.get(a)
-            size = abs(b)
-            return self.add(
-                relation.models[a] / b, relation.err[a] / size, None if drift is None else drift / size
-            )
+            share = 1.0 / abs(b)
+            return self._scaled(a, self.relation.models[a] / b, share, share, exact=_is_power_of_two(abs(b)))
         from pulse.operators.lifted import reciprocal
 
         return self.product(a, reciprocal(self, b, expression))
@@ -292,18 +339,44 @@ class Evaluation:
             dx = self.as_model(self.sum(arguments[0], arguments[2], -1.0))
             dy = self.as_model(self.sum(arguments[1], arguments[3], -1.0))
             if name == "distance2":
-                return self.sum(self.product(dx, dx), self.product(dy, dy))
-            return lifted.distance(self, dx, dy, expression)
+                made = self.sum(self.product(dx, dx), self.product(dy, dy))
+            else:
+                made = lifted.distance(self, dx, dy, expression)
+            return self._distorted(made, expression, arguments)
         if name not in lifted.FUNCTIONS:
             known = ", ".join((*lifted.FUNCTIONS, "distance", "distance2"))
             raise OperatorError(f"{self.operator}: there is no function '{name}'; there are {known}")
         return lifted.FUNCTIONS[name](self, self.as_model(arguments[0]), expression)
 
+    def _distorted(self, made: Operand, expression: Expression, ends: list[Operand]) -> Operand:
+        """A distance, or its square, with what the plane of its positions adds to its error."""
+        assert isinstance(expression, Function)
+        if expression.plane is None:
+            return made
+        name = self.as_model(made)
+        share = self.distortion(expression, ends)
+        share = distorted(0.0, 1.0, share)  # of the distance
+        if expression.name == "distance2":
+            share = (2.0 + share) * share
+        err, size = self.relation.err[name], self.sizes(name)
+        return self.add(self.relation.models[name], (err + share * (size + err)) * GROWN)
+
+    def distortion(self, distance: Function, ends: list[Operand]) -> FloatArray:
+        """Per row by which share a distance between these coordinates is off for the plane they are in; 0 without one."""
+        if distance.plane is None:
+            return np.zeros(len(self.relation))
+        spans = [self.values(one) if isinstance(one, str) else (one, one) for one in ends]
+        return np.broadcast_to(distortion(distance.plane, spans[0::2], spans[1::2]), len(self.relation))
+
     def squares(self, dx: str, dy: str) -> str:
-        """``dx^2 + dy^2`` of the models alone, without a bound: for those who bound the distance itself."""
+        """``dx^2 + dy^2`` of the models alone, with the bound of its rounding: for those who bound the distance itself."""
         self.near()
         x, y = self.relation.models[dx], self.relation.models[dy]
-        return self.add(add(multiply(x, x), multiply(y, y)), np.zeros(len(self.relation)))
+        c = add(multiply(x, x), multiply(y, y))
+        mx, my = self._magnitude(dx), self._magnitude(dy)
+        size, relation = mx**2 + my**2, self.relation
+        lost = underflow(size, mx + my > 0.0, c.shape[1], relation.lo, relation.hi)
+        return self.add(c, TERM * (c.shape[1] + 1) * size + 2.0 * lost)
 
 
 def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
@@ -317,6 +390,11 @@ def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
         raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
     values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
     return values[relation.group] if per_group else values
+
+
+def _is_power_of_two(size: float) -> bool:
+    """Whether a product with this rounds nothing (but what underflows)."""
+    return size == 0.0 or math.frexp(size)[0] == 0.5
 
 
 def trimmed(c: FloatArray) -> FloatArray:

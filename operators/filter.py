@@ -130,7 +130,7 @@ def _parts(relation: Relation, truths: Truths) -> _Parts:
     code = np.concatenate([np.full(len(one.bounds), code, np.uint8) for one, code in sets])
     order = np.lexsort((bounds[:, 1], bounds[:, 0], row))
     row, begin, stop, code = row[order], bounds[order, 0].copy(), bounds[order, 1].copy(), code[order]
-    keep = _without_slivers(relation, row, begin, stop)
+    keep = _without_slivers(relation, row, begin, stop, code)
     row, begin, stop, code = row[keep], begin[keep], stop[keep], code[keep]
     keep = ~_held_by_next(row, begin, stop, code)
     return _Parts(row[keep], begin[keep], stop[keep], code[keep])
@@ -140,27 +140,59 @@ def _rows(sets: IntervalSets) -> IntArray:
     return np.repeat(np.arange(len(sets.offsets) - 1), np.diff(sets.offsets))
 
 
-def _without_slivers(relation: Relation, row: IntArray, begin: FloatArray, stop: FloatArray) -> BoolArray:
-    """What to keep, after parts shorter than the timeline's tolerance have been made points, in place.
+def _without_slivers(
+    relation: Relation, row: IntArray, begin: FloatArray, stop: FloatArray, code: CertaintyArray
+) -> BoolArray:
+    """What to keep, after parts shorter than the timeline's tolerance have gone to their neighbours, in place.
 
-    Such a part beside another of its row is left out: no hole shows. One that stands alone is a solution all the same, of which
-    no more than an instant can be told. A row that was that short before stays.
+    The part that goes on from such a sliver begins where it began, so that no number of them in a row opens a hole; what
+    several slivers make together has the least of their certainties. Where nothing goes on from it, the part before ends
+    where it ended. One that stands alone is a solution all the same, of which no more than an instant can be told. A row
+    that was that short before stays.
     """
-    length = stop - begin
     ref = relation.ref[row]
-    short = (length > 0.0) & (length <= tolerances(ref, begin, ref, stop))
-    short &= (begin != relation.lo[row]) | (stop != relation.hi[row])
+    slack = tolerances(ref, begin, ref, stop)
+    short = (stop > begin) & (stop - begin <= slack)
     keep = np.ones(len(row), bool)
-    for i in np.flatnonzero(short):  # rare
-        beside = i > 0 and row[i - 1] == row[i] and stop[i - 1] == begin[i] and stop[i - 1] > begin[i - 1]
-        beside |= (
-            i + 1 < len(row) and row[i + 1] == row[i] and begin[i + 1] == stop[i] and stop[i + 1] > stop[i]
-        )
-        if beside:
+    for i in np.flatnonzero(short).tolist():  # rare
+        if stop[i] - begin[i] > slack[i] or (
+            begin[i] == relation.lo[row[i]] and stop[i] == relation.hi[row[i]]
+        ):
+            continue  # of several slivers together, or all of a row
+        after = _beside(row, begin, stop, i)
+        before = _before(row, begin, stop, keep, i)
+        if after >= 0:
+            begin[i + 1 : after] = stop[i + 1 : after] = begin[after] = begin[i]  # points between come first
+            if short[after]:
+                code[after] = min(code[after], code[i])
+            keep[i] = False
+        elif before >= 0:
+            begin[before + 1 : i] = stop[before + 1 : i] = stop[before] = stop[i]
+            keep[before + 1 : i] &= code[before + 1 : i] > code[before]
             keep[i] = False
         else:
-            begin[i] = stop[i] = begin[i] + 0.5 * length[i]
+            begin[i] = stop[i] = begin[i] + 0.5 * (stop[i] - begin[i])
     return keep
+
+
+def _beside(row: IntArray, begin: FloatArray, stop: FloatArray, i: int) -> int:
+    """The range of the same row that goes on from part ``i``, or -1; a point may lie between."""
+    for j in range(i + 1, len(row)):
+        if row[j] != row[i] or begin[j] != stop[i]:
+            break
+        if stop[j] > begin[j]:
+            return j
+    return -1
+
+
+def _before(row: IntArray, begin: FloatArray, stop: FloatArray, keep: BoolArray, i: int) -> int:
+    """The range of the same row that is kept and ends where part ``i`` begins, or -1; a point may lie between."""
+    for j in range(i - 1, -1, -1):
+        if row[j] != row[i] or stop[j] < begin[i]:
+            break
+        if keep[j] and stop[j] == begin[i] and stop[j] > begin[j]:
+            return j
+    return -1
 
 
 def _held_by_next(row: IntArray, begin: FloatArray, stop: FloatArray, code: CertaintyArray) -> BoolArray:

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,30 @@ import pyarrow as pa
 from pulse.core import SegmentBatch, format_instant
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
-from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit
+from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit, unbounded
 from pulse.kernels.fit_polynomial import fit_polynomial
 from pulse.kernels.group import group
-from pulse.kernels.knots import LATE, NO_TIME, NOT_A_NUMBER, SUPERSEDED, USED, Intervals, intervals
-from pulse.kernels.status import BOUND_MISSED, OK
+from pulse.kernels.knots import (
+    FRESH,
+    LATE,
+    NO_TIME,
+    NOT_A_NUMBER,
+    POINT,
+    SUPERSEDED,
+    USED,
+    Intervals,
+    intervals,
+    undecided,
+)
+from pulse.kernels.status import BOUND_MISSED, NOT_FINITE, OK
+from pulse.operators.drops import Drops
 from pulse.operators.fit_ends import KeyEnds
+from pulse.operators.fit_slopes import Keys, too_steep
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, plain, times, values
 
 REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
+_RESTLESS = 0.5  # of the tuples: kept attributes that change more often make a model of no use
 _CHUNK = 1 << 21  # rows worked on at a time: row groups as most writers make them go in one pass
 
 
@@ -49,6 +63,10 @@ class FitCounts:
     missed: int = 0  # segments that could not keep an asked bound
     truncated: int = 0  # times finer than a microsecond, rounded down
     first_not_finite: str | None = None
+    lacking: dict[str, int] = field(default_factory=dict)  # of those not finite: which attribute is no number
+    changing: dict[str, int] = field(
+        default_factory=dict
+    )  # tuples at which a kept attribute changes, where most do
 
     def add(self, other: FitCounts) -> None:
         """Add another's counts; the first offender stays the first."""
@@ -59,6 +77,9 @@ class FitCounts:
         self.missed += other.missed
         self.truncated += other.truncated
         self.first_not_finite = self.first_not_finite or other.first_not_finite
+        for mine, others in ((self.lacking, other.lacking), (self.changing, other.changing)):
+            for name, count in others.items():
+                mine[name] = mine.get(name, 0) + count
 
 
 class Fitter:
@@ -71,8 +92,10 @@ class Fitter:
         watermarks: Mapping[tuple[object, ...], int] | None = None,
         chunk_rows: int = _CHUNK,
         record: bool = False,
+        drops: Drops | None = None,
     ) -> None:
         self.spec = spec
+        self._drops = drops
         self.counts = FitCounts()
         self._chunk_rows = chunk_rows
         self._pending: list[pa.Table] = []
@@ -128,6 +151,10 @@ class Fitter:
         if not tables:
             return SegmentBatch.empty(schema)
         table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+        if not final and self.spec.nonfinite == "hole":
+            table = self._without_undecided(table, kept)
+            if not table.num_rows:
+                return SegmentBatch.empty(schema)
         encoded = encode_keys(table, schema)
         order, offsets = group(encoded.codes, len(encoded.keys))
         t, finer = times(table, schema, kept)
@@ -140,6 +167,7 @@ class Fitter:
             else table.select(schema.unmodelled_names).take(order)
         )
         change = changes(grouped, schema)
+        rows = np.arange(len(t)) if order is None else order
         ids = np.array([self._id(key) for key in encoded.keys], dtype=np.int64)
         self._grow()
         before = self._watermark[ids]
@@ -157,12 +185,13 @@ class Fitter:
             resumed=self._resumed[ids],
             counted=np.bincount(encoded.codes[:kept], minlength=len(encoded.keys)),
             used=self.ends.newest_tuples(ids),
+            ends=None if self._drops is None else self._drops.after(table, rows, t),
         )
         self.counts.superseded += found.superseded
+        self._note_changes(grouped, found, offsets, len(t) - kept)
         self._watermark[ids] = np.maximum(before, watermark)
         fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
         self.counts.missed += int(fitted.missed.sum())
-        rows = np.arange(len(t)) if order is None else order
         self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
         if self._recorded is not None:
             self._record(table, rows, t, found.verdict, offsets, before, kept)
@@ -177,6 +206,27 @@ class Fitter:
         if final:
             self.ends.settle(fitted, ids)
         return self._segments(table, rows, t, fitted)
+
+    def _without_undecided(self, table: pa.Table, kept: int) -> pa.Table:
+        """Put off the tuples that those of the next batch may take the place of; what is kept is none of them."""
+        schema = self.spec.schema
+        v = values(table, schema)
+        if np.isfinite(v).all():
+            return table
+        encoded = encode_keys(table, schema)
+        order, offsets = group(encoded.codes, len(encoded.keys))
+        rows = np.arange(table.num_rows) if order is None else order
+        ids = [self._ids.get(key, len(self._watermark)) for key in encoded.keys]
+        known = np.append(self._watermark, NO_TIME)[np.minimum(ids, len(self._watermark))]
+        waits, t = np.zeros(table.num_rows, dtype=bool), times(table, schema, kept)[0]
+        waits[rows] = undecided(t[rows], v[:, rows], offsets, known)
+        if waits.any():
+            first = int(np.argmin(np.isfinite(v).all(axis=0)))  # it may be one of those put off
+            self._name_first(v[:, first], encoded.keys[encoded.codes[first]], int(t[first]))
+            self._pending = [table.filter(pa.array(waits))]
+            self._pending_rows = self._pending[0].num_rows
+            table = table.filter(pa.array(~waits))
+        return table
 
     def _note(
         self, table: pa.Table, rows: Any, t: Any, v: Any, verdict: Any, encoded: Any, kept: int, finer: int
@@ -193,16 +243,34 @@ class Fitter:
                 counts.late += len(where)
             else:
                 counts.not_finite += len(where)
+                for name, row in zip(self.spec.schema.modelled_names, v, strict=True):
+                    if lacks := int(np.count_nonzero(~np.isfinite(row[where]))):
+                        counts.lacking[name] = counts.lacking.get(name, 0) + lacks
                 i = int(where[np.argmin(rows[where])])
-                if counts.first_not_finite is None:
-                    names = self.spec.schema.modelled_names
-                    bad = next(a for a in range(len(names)) if not np.isfinite(v[a, i]))
-                    key = encoded.keys[encoded.codes[rows[i]]]
-                    whose = zip(self.spec.schema.key_names, key, strict=True)
-                    of = f" of {', '.join(f'{name} {value!r}' for name, value in whose)}" if key else ""
-                    counts.first_not_finite = f"{names[bad]} = {v[bad, i]}{of} at {format_instant(int(t[i]))}"
+                self._name_first(v[:, i], encoded.keys[encoded.codes[rows[i]]], int(t[i]))
             aside = table.take(pa.array(np.sort(rows[where])))
             self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
+
+    def _name_first(self, values: Any, key: tuple[object, ...], at: int) -> None:
+        """Name a tuple with a value that is no number, if it is the first one."""
+        if self.counts.first_not_finite is None:
+            names = self.spec.schema.modelled_names
+            bad = next(a for a in range(len(names)) if not np.isfinite(values[a]))
+            whose = zip(self.spec.schema.key_names, key, strict=True)
+            of = f" of {', '.join(f'{name} {value!r}' for name, value in whose)}" if key else ""
+            self.counts.first_not_finite = f"{names[bad]} = {values[bad]}{of} at {format_instant(at)}"
+
+    def _note_changes(self, grouped: pa.Table, found: Intervals, offsets: Any, new: int) -> None:
+        """Count by kept attribute at how many of the new tuples it changes, if something ends most intervals."""
+        schema = self.spec.schema
+        if not schema.unmodelled or np.count_nonzero(found.flag == FRESH) <= _RESTLESS * new:
+            return
+        within = np.ones(len(grouped), dtype=bool)
+        within[offsets[:-1][offsets[:-1] < len(grouped)]] = False
+        for name, type_ in schema.unmodelled:
+            code = changes(grouped, replace(schema, unmodelled=((name, type_),)))
+            count = int(np.count_nonzero((np.diff(code, prepend=code[:1]) != 0) & within))
+            self.counts.changing[name] = self.counts.changing.get(name, 0) + min(count, new)
 
     def _record(
         self, table: pa.Table, rows: Any, t: Any, verdict: Any, offsets: Any, before: Any, kept: int
@@ -267,7 +335,7 @@ class Fitter:
             hi=fitted.hi[chosen],
             models={name: models_of(fitted, chosen, a, self.spec) for a, name in enumerate(names)},
             err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
-            drift={names[a]: fitted.drift[chosen, a] for a in drifting},
+            drift={names[a]: known(fitted.drift[chosen, a]) for a in drifting},
             unmodelled={name: table.column(name).take(pa.array(tuples)) for name in schema.unmodelled_names},
             at_rest=False,
         )
@@ -286,19 +354,43 @@ class Fitter:
             self._has_kept = np.concatenate([self._has_kept, np.zeros(more, dtype=bool)])
 
 
-def fit_rows(
-    t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Sequence[tuple[object, ...]]
-) -> Fitted:
+def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Keys) -> Fitted:
     """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
+    steep = too_steep(t, v, found, spec, keys)
+    if steep is not None:
+        raise FitError(steep)
     kernel = fit_polynomial if spec.degree > 1 else fit
     fitted, status = kernel(t, v, found, spec.bounds, spec.truth, resume, degree=spec.degree)
+    if status == NOT_FINITE:
+        row = int(np.argmax(unbounded(fitted)))
+        raise FitError(
+            f"fit: key {keys[int(fitted.key[row])]!r} at {format_instant(int(t[fitted.tuple[row]]))}: values change by more than "
+            "float64 can hold in one second; scale the attribute down, or set such values aside"
+        )
     if status not in (OK, BOUND_MISSED):
-        key, at = (int(fitted.key[-1]), int(fitted.tuple[-1])) if len(fitted.key) else (0, 0)
+        key, at = _defeated(t, found, fitted)
         raise FitError(
             f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
             'within the bound; use degree 1, or a bound with a floor ("0.05% or 0.001")'
         )
     return fitted
+
+
+def known(drift: Any) -> Any:
+    """Drifts as a column: null, unknown, where an integral is beyond what floats hold."""
+    finite = np.isfinite(drift)
+    return drift if finite.all() else pa.array(drift, mask=~finite)
+
+
+def _defeated(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
+    """The key and the tuple that open the first interval that no segment carries to its end."""
+    opener, ender, key = found.index[found.flag < POINT].T
+    if not len(fitted.key):
+        return (int(key[0]), int(opener[0])) if len(key) else (0, 0)
+    last = int(fitted.key[-1])
+    end = t[fitted.tuple[-1]] + int(np.round(fitted.hi[-1] * 1e6))
+    left = np.flatnonzero((key > last) | ((key == last) & (t[ender] > end)))
+    return (int(key[left[0]]), int(opener[left[0]])) if len(left) else (last, int(fitted.tuple[-1]))
 
 
 def models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:

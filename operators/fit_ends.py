@@ -5,8 +5,9 @@ Each is a point segment in a part of its own:
 ========== =======================================================================================
 FIRST      the first tuple
 LAST       the newest tuple, when no hole follows it; drift is the integrals' signed difference, err their weight
-LAST_APART the newest instant anything is known of, when a hole follows it; the newest tuple lies at its ``lo``
-HOLE       the first instant before FIRST at which a value that is no number made a hole
+LAST_APART the newest instant of anything, when a hole follows the newest tuple, which lies at its ``lo``
+TOUCHING   as LAST_APART, where the hole has no length yet: what is known lasts up to that instant; drift as for LAST
+HOLE       the first instant before FIRST at which a value that is no number made a hole; at its ``lo`` the newest such one
 SECOND     where the second hole-free run begins: integrals start anew there (semantics 1.5)
 ========== =======================================================================================
 """
@@ -19,13 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core import SegmentBatch
+from pulse.core import SegmentBatch, Truth
 from pulse.kernels.fit import POINT_SEGMENT, SEGMENT, Fitted
 from pulse.kernels.knots import NO_TIME, NOT_A_NUMBER, OPEN_RUN, POINT, RUN, SUPERSEDED, USED, Intervals
 from pulse.operators.fit_spec import FitSpec
 
-SEGMENTS, FIRST, LAST, LAST_APART, HOLE, SECOND = range(6)
-_TIMES = ("_first_time", "_last_time", "_hole_time", "_second_time", "_newest")
+SEGMENTS, FIRST, LAST, LAST_APART, HOLE, SECOND, TOUCHING = range(7)
+_TIMES = ("_first_time", "_last_time", "_hole_time", "_second_time", "_newest", "_until")
 _VALUES = ("_first_value", "_last_value", "_delta")
 
 
@@ -37,6 +38,7 @@ class KeyEnds:
     _hole_time: Any
     _second_time: Any
     _newest: Any
+    _until: Any
     _first_value: Any
     _last_value: Any
     _delta: Any
@@ -50,6 +52,7 @@ class KeyEnds:
         self._row = np.empty(0, dtype=np.int64)  # into _rows; -1: nothing was seen
         self._seen = np.empty(0, dtype=bool)  # a tuple, not only holes
         self._open = np.empty(0, dtype=bool)  # nothing unknown follows the newest tuple
+        self._lines = any(truth is Truth.LINEAR for _, truth in spec.schema.modelled)
         self._runs = np.empty(0, dtype=np.int64)  # begun so far
         self._rows: pa.Table | None = None
 
@@ -91,10 +94,18 @@ class KeyEnds:
         self._open[known] = True
         if holes:
             # A hole counts when it is not late itself: no tuple after it, and no earlier time than the newest.
-            late = t < np.repeat(t[last], np.diff(offsets))
-            _, last_hole = _first_and_last(hole_rows & ~late, offsets)
-            self._open[known] = (last_hole < last)[seen]
+            places, widths = np.arange(len(t)), np.diff(offsets)
+            counts = hole_rows & (t >= np.repeat(t[last], widths)) & (places > np.repeat(last, widths))
+            hole, _ = _first_and_last(counts, offsets)
+            self._open[known] = (hole < 0)[seen]
+            self._until[known] = self._known_until(t[last], t[hole])[seen]
         self._see_rows(table, rows, first, last, hole_rows, offsets, ids)
+
+    def _known_until(self, newest: Any, hole: Any) -> Any:
+        """How long what the newest tuples say lasts where a hole follows them: lines end with the tuple, steps at the hole."""
+        gap = self._spec.max_gap
+        holds = np.zeros(len(newest), dtype=bool) if self._lines else np.ones(len(newest), dtype=bool)
+        return np.where(holds if gap is None else holds & (hole - newest <= gap), hole, newest)
 
     def _see_first_holes(
         self, hole_rows: Any, t: Any, offsets: Any, ids: Any, first: Any, fresh: Any, newest: Any
@@ -175,16 +186,22 @@ class KeyEnds:
         """What is to be told of the keys, as points with the code of their part; parts without rows are left out."""
         nothing = np.zeros_like(self._last_value)
         last = np.where(self._open, self._last_time, np.maximum(self._last_time, self._newest))
+        touching = ~self._open & (self._until == last)
         for part, mask, time, value, delta in (
             (FIRST, self._seen, self._first_time, self._first_value, nothing),
             (LAST, self._seen & self._open, last, self._last_value, self._delta),
-            (LAST_APART, self._seen & ~self._open, last, self._last_value, nothing),
+            (LAST_APART, self._seen & ~self._open & ~touching, last, self._last_value, nothing),
+            (TOUCHING, self._seen & touching, last, self._last_value, self._delta),
             (HOLE, self._hole_time != NO_TIME, self._hole_time, nothing, nothing),
             (SECOND, self._second_time != NO_TIME, self._second_time, nothing, nothing),
         ):
             ids = np.flatnonzero(mask & (self._row >= 0))
             if len(ids):
-                apart = self._last_time[ids] - time[ids] if part == LAST_APART else np.zeros(len(ids))
+                apart = np.zeros(len(ids))
+                if part in (LAST_APART, TOUCHING):
+                    apart = self._last_time[ids] - time[ids]
+                elif part == HOLE:
+                    apart = np.maximum(self._newest[ids] - time[ids], 0)
                 yield self._points(ids, time[ids], apart / 1e6, value[ids], delta[ids]), part
 
     def _points(self, ids: Any, time: Any, lo: Any, value: Any, delta: Any) -> SegmentBatch:

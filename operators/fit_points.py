@@ -21,6 +21,7 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.kernels.group import group
 from pulse.kernels.knots import SUPERSEDED, USED, intervals
+from pulse.operators.drops import Drops
 from pulse.operators.fit import Fitter
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import encode_keys, times, values
@@ -30,10 +31,15 @@ APART = 1e-15
 
 
 def fitter_for(
-    spec: FitSpec, *, watermarks: Mapping[tuple[object, ...], int] | None = None, record: bool = False
+    spec: FitSpec,
+    *,
+    watermarks: Mapping[tuple[object, ...], int] | None = None,
+    record: bool = False,
+    drops: Drops | None = None,
 ) -> Fitter:
     """The fitter of a spec: of points, or of ranges within bounds."""
-    return (PointFitter if spec.schema.points else Fitter)(spec, watermarks=watermarks, record=record)
+    kind = PointFitter if spec.schema.points else Fitter
+    return kind(spec, watermarks=watermarks, record=record, drops=drops)
 
 
 class PointFitter(Fitter):

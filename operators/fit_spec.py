@@ -47,8 +47,10 @@ class FitSpec:
     ) -> FitSpec:
         """A spec from bounds as users write them: one for all attributes, or a mapping by attribute.
 
-        Without a ``degree`` bounds on integrals alone are met by constants or lines per segment (``auto``): while nothing
-        happens a constant stays one, so that averages over it differ by nothing. Everything else is lines.
+        Without a ``degree`` bounds on integrals are met by constants or lines per segment (``auto``): while nothing happens a
+        constant stays one, so that averages over it differ by nothing. Everything else is lines, and so is a ``linear`` truth
+        with bounds on both: a constant on a slope may leave a difference of integrals that the next segment cannot lose within
+        the bound on the value.
 
         >>> trades = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})
         >>> FitSpec.of(trades, error="0.05%").error
@@ -58,7 +60,7 @@ class FitSpec:
             return cls._of_points(schema, (error, drift, degree, max_gap), nonfinite)
         errors, drifts = _per_attribute(error, schema, "error"), _per_attribute(drift, schema, "drift")
         if degree is None:
-            degree = "auto" if all(bound is None for bound in errors) else 1
+            degree = _default_degree(schema, errors, drifts)
         return cls(
             schema=schema,
             error=errors,
@@ -118,6 +120,19 @@ class FitSpec:
             "max_gap": None if self.max_gap is None else format_duration(self.max_gap),
             "nonfinite": self.nonfinite,
         }
+
+
+def _default_degree(
+    schema: StreamSchema, errors: tuple[ErrorBound | None, ...], drifts: tuple[ErrorBound | None, ...]
+) -> int | str:
+    """The degree where none is asked for."""
+    if all(drift is None for drift in drifts):
+        return 1
+    both = (
+        truth is Truth.LINEAR and error is not None and drift is not None
+        for (_, truth), error, drift in zip(schema.modelled, errors, drifts, strict=True)
+    )
+    return 1 if any(both) else "auto"
 
 
 def _pair(bound: ErrorBound | None) -> tuple[float, float]:

@@ -43,6 +43,8 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.kernels.align import Cells, Pieces, align_pair, coefficients_at
+from pulse.kernels.rounding import shift_rounding
+from pulse.kernels.timeline import MICROSECONDS
 from pulse.operators.lineage import Lineage
 from pulse.operators.relation import Relation
 
@@ -117,7 +119,13 @@ def joined(left: Relation, right: Relation, pairs: IntArray, cells: Cells, colum
     for f, side in enumerate((left, right)):
         rows = np.ascontiguousarray(cells.index[:, f])
         models |= {name: coefficients_at(cells, f, side.ref, c) for name, c in side.models.items()}
-        err |= {name: values[rows] for name, values in side.err.items()}
+        by = (cells.ref - side.ref[rows]) / MICROSECONDS
+        err |= {
+            name: values[rows] + shift_rounding(side.models[name], rows, by, cells.lo, cells.hi)
+            if side.models[name].shape[1] > 1
+            else values[rows]
+            for name, values in side.err.items()
+        }
         index = pa.array(rows)
         unmodelled |= {name: column.take(index) for name, column in side.unmodelled.items()}
     rows_left, rows_right = cells.index[:, 0], cells.index[:, 1]

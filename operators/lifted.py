@@ -4,7 +4,7 @@
 ``e`` on the piece's values ``[m, M]``:
 
 ============== ======================================================================================================
-``abs``        ``e``, and nothing else: rows are cut where ``x`` crosses zero
+``abs``        ``e``, and rounding: rows are cut where ``x`` crosses zero
 ``sqrt``       ``e / (sqrt(m) + sqrt(m - e))``, or ``sqrt(e)`` where ``m < e``
 ``1 / x``      ``e / (|x| (|x| - e))`` with the least ``|x|``
 ``exp``        ``exp(M) (exp(e) - 1)``
@@ -27,10 +27,10 @@ import numpy as np
 
 from pulse.core.approximation import SHARE as SHARE
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.expression import Expression
-from pulse.kernels.extrema import bounds
+from pulse.core.expression import Arithmetic, Constant, Expression, Function, Negative
 from pulse.kernels.lift import NEGATIVE_UNITS, UNIT, VALUE_UNITS, absolute, lift
 from pulse.kernels.polynomial import evaluate
+from pulse.kernels.rounding import GROWN, evaluation, magnitudes
 from pulse.kernels.status import NOT_CONVERGED, OK, OUT_OF_DOMAIN
 from pulse.operators.errors import ApproximationError, DomainError
 from pulse.operators.evaluate import Evaluation
@@ -57,18 +57,26 @@ def absolute_value(work: Evaluation, name: str, expression: Expression) -> str:
     made = absolute(relation.ref, relation.lo, relation.hi, c)
     _check(work, made.status, np.arange(len(relation)), "abs", expression)
     work.refine(made.source, made.lo, made.hi, made.ref)
-    return work.add(made.c, err[made.source])
+    # A crossing is where the value is zero but for rounding; on the wrong side of it the sign is the other.
+    rounding = 2.0 * evaluation(made.c, made.lo, made.hi)
+    return work.add(made.c, err[made.source] + rounding)
 
 
 def square_root(work: Evaluation, name: str, expression: Expression) -> str:
     """``sqrt``; where the model is below zero by no more than its error, that of its absolute value.
 
-    There the truth is in ``[0, e]`` and so is ``|x|``; the roots differ by at most ``sqrt(e)``, which is the bound.
+    There the truth is in ``[0, e]`` and so is ``|x|``; the roots differ by at most ``sqrt(e)``, which is the bound. Below zero
+    the rounding of what was added up counts as error: a variance of equal values is zero only but for that.
     """
     relation = work.relation
-    low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+    low, high = work.values(name)
     rounding = NEGATIVE_UNITS * UNIT * _magnitude(work, name)
     err = relation.err[name]
+    if (low < -(err + rounding)).any():
+        assert isinstance(expression, Function)
+        added = NEGATIVE_UNITS * UNIT * _size_of_terms(work, expression.arguments[0])
+        err = np.where(low < -(err + rounding), err + added, err)
+        name = work.add(relation.models[name], err)
     wrong = low < -(err + rounding)
     if wrong.any():
         row = int(wrong.argmax())
@@ -78,12 +86,39 @@ def square_root(work: Evaluation, name: str, expression: Expression) -> str:
         )
     if (low < -rounding).any():
         name = absolute_value(work, name, expression)
-        low, high, _ = bounds(work.relation.models[name], work.relation.lo, work.relation.hi)
+        low, high = work.values(name)
+    if (low < 0.0).any():
+        name, high = _raised(work, name, -np.minimum(low, 0.0)), high - np.minimum(low, 0.0)
     high = np.maximum(high, 0.0)
     caused = _root_error(high, work.relation.err[name])
     c, approximation = _lifted(work, name, "sqrt", caused, np.sqrt(high), expression)
-    low, _, _ = bounds(work.relation.models[name], work.relation.lo, work.relation.hi)
+    low, _ = work.values(name)
     return work.add(c, approximation + _root_error(low, work.relation.err[name]))
+
+
+def _raised(work: Evaluation, name: str, by: FloatArray) -> str:
+    """A model moved up by what rounding left of it below zero, which its bound then takes in."""
+    c = work.relation.models[name].copy()
+    c[:, 0] += by
+    return work.add(c, work.relation.err[name] + by)
+
+
+def _size_of_terms(work: Evaluation, expression: Expression) -> FloatArray | float:
+    """Per row an upper bound of the absolute values that are added up in an expression: what rounding is proportional to."""
+    match expression:
+        case Negative(operand):
+            return _size_of_terms(work, operand)
+        case Arithmetic("+" | "-", left, right):
+            return _size_of_terms(work, left) + _size_of_terms(work, right)
+        case Arithmetic("*", left, right):
+            return _size_of_terms(work, left) * _size_of_terms(work, right)
+        case Arithmetic("/", left, Constant(float() | int() as value)):
+            return _size_of_terms(work, left) / abs(value)
+        case Arithmetic("^", base, Constant(float() | int() as value)):
+            size: FloatArray | float = _size_of_terms(work, base) ** value
+            return size
+    found = work.operand(expression)
+    return abs(found) if isinstance(found, float) else _magnitude(work, found) + work.relation.err[found]
 
 
 def _root_error(low: FloatArray, err: FloatArray) -> FloatArray:
@@ -91,7 +126,7 @@ def _root_error(low: FloatArray, err: FloatArray) -> FloatArray:
     clear = (low >= err) & (low > 0.0)
     root = np.sqrt(np.where(clear, low, 1.0))
     other = np.sqrt(np.where(clear, low - err, 0.0))
-    caused: FloatArray = np.where(clear, err / (root + other), np.sqrt(err))
+    caused: FloatArray = np.where(clear, err / (root + other), np.sqrt(err)) * GROWN
     return caused
 
 
@@ -101,13 +136,17 @@ def distance(work: Evaluation, dx: str, dy: str, expression: Expression) -> str:
     caused = np.hypot(work.relation.err[dx], work.relation.err[dy])
     largest = work.sizes(squares)
     c, approximation = _lifted(work, squares, "sqrt", caused, np.sqrt(largest), expression)
-    return work.add(c, approximation + np.hypot(work.relation.err[dx], work.relation.err[dy]))
+    low, _ = work.values(squares)
+    rounded = _root_error(np.maximum(low, 0.0), work.relation.err[squares])
+    return work.add(
+        c, approximation + rounded + np.hypot(work.relation.err[dx], work.relation.err[dy]) * GROWN
+    )
 
 
 def reciprocal(work: Evaluation, name: str, expression: Expression) -> str:
     """``1 / x``; an error where ``x`` and its error together touch zero."""
     relation = work.relation
-    low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+    low, high = work.values(name)
     err = relation.err[name]
     wrong = (low - err <= 0.0) & (high + err >= 0.0)
     if wrong.any():
@@ -121,15 +160,15 @@ def reciprocal(work: Evaluation, name: str, expression: Expression) -> str:
     c, approximation = _lifted(
         work, name, "reciprocal", err / (least * (least - err)), 1.0 / least, expression
     )
-    low, high, _ = bounds(work.relation.models[name], work.relation.lo, work.relation.hi)
+    low, high = work.values(name)
     err, least = work.relation.err[name], np.minimum(np.abs(low), np.abs(high))
-    return work.add(c, approximation + err / (least * (least - err)))
+    return work.add(c, approximation + err / (least * (least - err)) * GROWN)
 
 
 def exponential(work: Evaluation, name: str, expression: Expression) -> str:
     """``exp``."""
     relation = work.relation
-    _, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+    _, high = work.values(name)
     wrong = high + relation.err[name] > 700.0
     if wrong.any():
         row = int(wrong.argmax())
@@ -140,14 +179,14 @@ def exponential(work: Evaluation, name: str, expression: Expression) -> str:
     largest = np.exp(high)
     caused = largest * np.expm1(relation.err[name])
     c, approximation = _lifted(work, name, "exp", caused, largest, expression)
-    _, high, _ = bounds(work.relation.models[name], work.relation.lo, work.relation.hi)
-    return work.add(c, approximation + np.exp(high) * np.expm1(work.relation.err[name]))
+    _, high = work.values(name)
+    return work.add(c, approximation + np.exp(high) * np.expm1(work.relation.err[name]) * GROWN)
 
 
 def logarithm(work: Evaluation, name: str, expression: Expression) -> str:
     """``log``; an error where ``x`` and its error together reach zero."""
     relation = work.relation
-    low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+    low, high = work.values(name)
     err = relation.err[name]
     wrong = low - err <= 0.0
     if wrong.any():
@@ -158,8 +197,8 @@ def logarithm(work: Evaluation, name: str, expression: Expression) -> str:
         )
     largest = np.maximum(1.0, np.maximum(np.abs(np.log(low)), np.abs(np.log(high))))
     c, approximation = _lifted(work, name, "log", -np.log1p(-err / high), largest, expression)
-    low, _, _ = bounds(work.relation.models[name], work.relation.lo, work.relation.hi)
-    return work.add(c, approximation - np.log1p(-work.relation.err[name] / low))
+    low, _ = work.values(name)
+    return work.add(c, approximation - np.log1p(-work.relation.err[name] / low) * GROWN)
 
 
 def sine(work: Evaluation, name: str, expression: Expression) -> str:
@@ -233,7 +272,8 @@ def _lifted(
     )
     order = np.argsort(source, kind="stable")
     work.refine(source[order], lo[order], hi[order], ref[order])
-    return np.ascontiguousarray(coefficients[order]), err[order]
+    made_c = np.ascontiguousarray(coefficients[order])
+    return made_c, (err[order] + evaluation(made_c, lo[order], hi[order])) * GROWN
 
 
 _Part = tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray, FloatArray]
@@ -254,15 +294,6 @@ def _same_width(parts: list[_Part]) -> list[_Part]:
 def _magnitude(work: Evaluation, name: str) -> FloatArray:
     """Per row ``sum(|c_j| T^j)`` with the farthest time ``T``: what roundings are proportional to."""
     return magnitudes(work.relation.models[name], work.relation.lo, work.relation.hi)
-
-
-def magnitudes(c: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Per row ``sum(|c_j| T^j)`` with ``T = max(|lo|, |hi|)``."""
-    reach = np.maximum(np.abs(lo), np.abs(hi))
-    total = np.abs(c[:, -1])
-    for j in range(c.shape[1] - 2, -1, -1):
-        total = total * reach + np.abs(c[:, j])
-    return total
 
 
 def _margin(err: float) -> str:

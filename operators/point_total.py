@@ -2,8 +2,9 @@
 
 1 Transforms: the points of all keys of a group (:mod:`pulse.operators.gather`), and of those of one instant, all of them, the
   ``function``: one point.
-2 Bounds: as a window's over tuples (:mod:`pulse.operators.point_window`), of one instant; of an extremum that is certain as
-  an envelope's (:mod:`pulse.operators.envelope`).
+2 Bounds: as a window's over tuples (:mod:`pulse.operators.point_window`), of one instant; an extremum's as an envelope's
+  (:mod:`pulse.operators.envelope`). Where it is not certain which tuples take part, they hold for every choice of them, and a
+  point is certain where one of them is (:mod:`pulse.operators.membership`).
 3 Inverts: likewise.
 4 Revises: upstream, by the points of all keys of the group where one of them changed.
 5 Accents: aggregate by ``by`` (semantics 8.2).
@@ -18,11 +19,13 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
-from pulse.kernels.point_window import MAX, aggregate_spans
+from pulse.kernels.point_window import MAX, SUM, aggregate_spans
 from pulse.kernels.polynomial import evaluate
+from pulse.kernels.rounding import GROWN
 from pulse.operators.across import AcrossKeys
 from pulse.operators.gather import Gather
-from pulse.operators.point_window import PointWindow
+from pulse.operators.membership import LARGEST, SUMS, mean_bound, member_columns, sum_bound
+from pulse.operators.point_window import PointWindow, point_rounding
 from pulse.operators.relation import Relation
 
 
@@ -42,8 +45,14 @@ class PointTotal(AcrossKeys):
         head = np.append(tail[1:], len(gathered))[: len(tail)]
         window = PointWindow(self.function, self.output, self.output, 1)
         values, err, certainty = window.results(gathered, tail, head)
+        sure = gathered.certainty == CERTAIN
         if self.function in ("min", "max"):
-            err = np.where(certainty == CERTAIN, self._between(gathered, values, tail, head), err)
+            err = self._between(gathered, values, tail, head)
+        elif self.function != "count" and not sure.all():
+            err = self._in_doubt(gathered, values, tail, head)
+        if not sure.all():
+            some = aggregate_spans(sure.astype(np.float64), tail, head, MAX) > 0.0
+            certainty = np.where(some, np.uint8(CERTAIN), certainty)
         at = np.zeros(len(tail))
         return replace(
             gathered,
@@ -58,9 +67,42 @@ class PointTotal(AcrossKeys):
         )
 
     def _between(self, points: Relation, values: FloatArray, tail: IntArray, head: IntArray) -> FloatArray:
-        """An extremum lies between those of the lower and of the upper ends, as an envelope does."""
+        """How far an extremum may be off: outwards to the farthest end of any bound, inwards to that of those that are sure,
+        and where none is to the nearest of any."""
         sign = 1.0 if self.function == "max" else -1.0
         x, e = sign * evaluate(points.models[self.output], points.lo), points.err[self.output]
-        high, low = (aggregate_spans(ends, tail, head, MAX) for ends in (x + e, x - e))
-        between: FloatArray = np.maximum(np.maximum(high - sign * values, sign * values - low), 0.0)
+        sure = points.certainty == CERTAIN
+        own = np.repeat(sign * values, head - tail)
+        outwards = aggregate_spans(_rounded_up(x, -own, e), tail, head, MAX)
+        back = _rounded_up(own, -x, e)
+        inwards = -aggregate_spans(np.where(sure, -back, -np.inf), tail, head, MAX)
+        if not sure.all():
+            inwards = np.where(np.isfinite(inwards), inwards, aggregate_spans(back, tail, head, MAX))
+        between: FloatArray = np.maximum(np.maximum(outwards, inwards), 0.0)
         return between
+
+    def _in_doubt(self, points: Relation, values: FloatArray, tail: IntArray, head: IntArray) -> FloatArray:
+        """How far a sum or a mean may be off, whichever of the doubtful points take part."""
+        x = evaluate(points.models[self.output], points.lo)
+        rows = member_columns(points.certainty, points.err[self.output], x, x)
+        of = {name: aggregate_spans(rows[name], tail, head, SUM) for name in SUMS}
+        of |= {name: aggregate_spans(rows[name], tail, head, MAX) for name in LARGEST}
+        if self.function == "sum":
+            return sum_bound(of) * GROWN + point_rounding(x, values, tail, head, None)
+        members = np.where(of["held"] > 0, of["held"], of["every"])
+        return mean_bound(of, values, values) * GROWN + point_rounding(x, values, tail, head, members)
+
+
+def _rounded_up(a: FloatArray, b: FloatArray, e: FloatArray) -> FloatArray:
+    """``a + b + e``, and what the two additions lost, so that it is no less than the exact sum."""
+    distance, lost = _sum(a, b)
+    total, lost_too = _sum(distance, e)
+    lost = np.abs(lost) + np.abs(lost_too)
+    return np.where(lost > 0.0, np.nextafter(total + lost, np.inf), total)
+
+
+def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``a + b``, and the exact sum less that (Knuth's two-sum)."""
+    total: FloatArray = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)

@@ -25,6 +25,7 @@ from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.instants import split
 from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
 from pulse.kernels.polynomial import evaluate
+from pulse.kernels.rounding import GROWN, SMALL, TINY, UNIT
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
@@ -127,8 +128,10 @@ class PointWindow(WindowFunction):
             values = sign * aggregate_spans(sign * x, tail, head, MAX)
             return values, np.zeros(len(tail)) if exact else aggregate_spans(e, tail, head, MAX)
         values = aggregate_spans(x, tail, head, SUM)
-        err = np.zeros(len(tail)) if exact else aggregate_spans(e, tail, head, SUM)
-        return (values / count, err / count) if self.function == "avg" else (values, err)
+        err = np.zeros(len(tail)) if exact else aggregate_spans(e, tail, head, SUM) * GROWN
+        if self.function == "avg":
+            values, err = values / count, err / count * GROWN
+        return values, err + point_rounding(x, values, tail, head, count if self.function == "avg" else None)
 
     def _doubt(
         self, x: FloatArray, e: FloatArray, unsure: CertaintyArray, tail: IntArray, head: IntArray
@@ -144,3 +147,35 @@ class PointWindow(WindowFunction):
             f"window {self.function}({self.argument}): the result for {where} is beyond the range of floating-point "
             "numbers; scale the attribute down first"
         )
+
+
+def point_rounding(
+    x: FloatArray, values: FloatArray, tail: IntArray, head: IntArray, divisor: FloatArray | None
+) -> FloatArray:
+    """What rounding may do to a sum, or with a ``divisor`` to a mean, that comes to ``values``, of any of the rows
+    ``tail[i]:head[i]``.
+
+    A double-double is rounded to a double; and with ``n`` terms known to ``n`` of its own units.
+    """
+    count = (head - tail).astype(np.float64)
+    size = np.abs(values)
+    rounded = np.zeros(len(tail))
+    if not _sums_are_exact(x, count):
+        largest = aggregate_spans(np.abs(x), tail, head, MAX)
+        rounded = 2.0 * UNIT * size + 4.0 * UNIT**2 * count**2 * largest
+        rounded = np.where(count > 1.0, rounded * GROWN, 0.0)
+    if divisor is not None:
+        small = (size < SMALL) & (divisor > 1.0) & x.any()
+        rounded += np.where(np.frexp(divisor)[0] == 0.5, 0.0, UNIT * size) + np.where(small, TINY, 0.0)
+    return rounded
+
+
+_FINEST = 2.0**20
+
+
+def _sums_are_exact(x: FloatArray, count: FloatArray) -> bool:
+    """Whether no sum of so many of these numbers is rounded: whole multiples of 2^-20 that stay below 2^33."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = x * _FINEST
+    most = float(np.abs(scaled).max(initial=0.0)) * float(count.max(initial=0.0))
+    return most < 2.0**53 and bool((scaled == np.rint(scaled)).all())

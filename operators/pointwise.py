@@ -140,7 +140,7 @@ class _Predicates:
             if square < 0.0:  # a negative distance is below all
                 return self._all(relation in (">", ">=", "!="))
             dx, dy, e = work.offsets(left.arguments)
-            squares, e = self._arrays(dx * dx + dy * dy, e)
+            squares, e = self._arrays(dx * dx + dy * dy, e + work.distortion(left) * np.sqrt(square))
             return compare_distance(squares, e, square, relation, own)
         (x, ex), (y, ey) = work.number(left), work.number(right)
         for expression, value in ((left, x), (right, y)):

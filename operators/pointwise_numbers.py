@@ -6,11 +6,14 @@ All bounds hold for every truth within the inputs' bounds:
 ``x + y, x - y``    ``ex + ey``
 ``x y``             ``|x| ey + |y| ex + ex ey``; ``x ^ n`` alike, factor by factor
 ``x / y``           ``(|x| ey + |y| ex) / (|y| (|y| - ey))``; an error where ``|y| <= ey``
-``sqrt x``          the farther of ``sqrt(x ± ex)``, below zero cut off; an error where ``x < 0``
+``sqrt x``          the farther of ``sqrt(x ± ex)``, below zero cut off; an error where ``x + ex < 0``
 ``exp x, log x``    ``exp(x) (exp(ex) - 1)``, ``-log(1 - ex / x)``; log is an error where ``x <= ex``
 ``sin x, cos x``    ``min(ex, 2)``
 ``distance``        ``hypot(ex, ey)`` of the coordinates' differences; its square ``2 d e + e^2``
 ==================  =============================================================================================
+
+The rounding of each operation is added (:mod:`pulse.kernels.rounding`): of a sum what it lost, nothing where it is exact; of
+others a unit in the last place of the result, or a few of a function's.
 """
 
 from __future__ import annotations
@@ -26,8 +29,11 @@ from pulse.core.certainty import ABSENT
 from pulse.core.decimals import as_doubles
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.core.schema import Role
+from pulse.kernels.lift import NEGATIVE_UNITS, UNIT
 from pulse.kernels.recycled import recycled
+from pulse.kernels.rounding import FUNCTION, GROWN, errors_of
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
+from pulse.operators.plane import distorted, distortion
 from pulse.operators.samples import Samples
 
 Number = tuple[Any, Any]
@@ -78,13 +84,18 @@ class Numbers:
             case Arithmetic(op, left, right):
                 (x, ex), (y, ey) = self.number(left), self.number(right)
                 if op == "*":
-                    return _product((x, ex), (y, ey))
-                return _sum(x, y, np.add if op == "+" else np.subtract), _sum(ex, ey, np.add)
+                    return self._product((x, ex), (y, ey))
+                value = _sum(x, y, np.add if op == "+" else np.subtract)
+                return value, self._errors(op, x, ex, y, ey)
             case Function(name, arguments) if name in ("distance", "distance2"):
                 dx, dy, e = self.offsets(arguments)
+                size = np.hypot(dx, dy)
+                if expression.plane is not None:
+                    e = distorted(e, size, self.distortion(expression)) * GROWN
                 if name == "distance":
-                    return np.hypot(dx, dy), e
-                return dx * dx + dy * dy, (2.0 * np.hypot(dx, dy) + e) * e
+                    return size, e + FUNCTION * size
+                square = dx * dx + dy * dy
+                return square, (2.0 * size + e) * e * GROWN + FUNCTION * square
             case Function(name, (argument,)):
                 return self._function(name, self.number(argument), expression)
         raise OperandError(f"{self.operator}: expected a number, got {expression}")
@@ -92,7 +103,24 @@ class Numbers:
     def offsets(self, arguments: Sequence[Expression]) -> tuple[Any, Any, Any]:
         """Differences of the coordinates of a distance, and the bound of the distance's error."""
         (x1, a1), (y1, b1), (x2, a2), (y2, b2) = (self.number(one) for one in arguments)
-        return x1 - x2, y1 - y2, np.hypot(a1 + a2, b1 + b2)
+        err = np.hypot(self._errors("-", x1, a1, x2, a2), self._errors("-", y1, b1, y2, b2))
+        return x1 - x2, y1 - y2, err * GROWN
+
+    def distortion(self, distance: Function) -> Any:
+        """By which share a distance is off for the plane its positions are in; 0 without one."""
+        if distance.plane is None:
+            return 0.0
+        spans = [(value, value) for value, _ in map(self.number, distance.arguments)]
+        return distortion(distance.plane, spans[0::2], spans[1::2])
+
+    def _errors(self, op: str, x: Any, ex: Any, y: Any, ey: Any) -> Any:
+        if any(map(np.ndim, (x, ex, y, ey))):
+            return errors_of(op, x, ex, y, ey, len(self.samples))
+        return float(errors_of(op, x, ex, y, ey, 1)[0])
+
+    def _product(self, a: Number, b: Number) -> Number:
+        (x, ex), (y, ey) = a, b
+        return x * y, self._errors("*", x, ex, y, ey)
 
     def _column(self, name: str) -> Number:
         samples = self.samples
@@ -132,10 +160,36 @@ class Numbers:
                 f"{self.operator}: {expression}: expected a whole number, 0 or more, as the power; "
                 "sqrt(…) is the root, and 1 / (…) the inverse"
             )
-        result: Number = (1.0, 0.0)
-        for _ in range(int(n)):
-            result = _product(result, base)
+        if n == 0:
+            return 1.0, 0.0
+        result = base
+        for _ in range(int(n) - 1):
+            result = self._product(result, base)
         return result
+
+    def _with_rounding(self, x: Any, e: Any, expression: Expression) -> Any:
+        """The bound of a root's operand, with its rounding where it is below zero: a variance of equal values is a difference of
+        large numbers, and zero only but for that."""
+        assert isinstance(expression, Function)
+        if not np.any(x + e < 0.0):
+            return e
+        return np.where(x < 0.0, e + NEGATIVE_UNITS * UNIT * self._size_of_terms(expression.arguments[0]), e)
+
+    def _size_of_terms(self, expression: Expression) -> Any:
+        """An upper bound of the absolute values that are added up in an expression: what its rounding is proportional to."""
+        match expression:
+            case Negative(operand):
+                return self._size_of_terms(operand)
+            case Arithmetic("+" | "-", left, right):
+                return self._size_of_terms(left) + self._size_of_terms(right)
+            case Arithmetic("*", left, right):
+                return self._size_of_terms(left) * self._size_of_terms(right)
+            case Arithmetic("/", left, Constant() as right):
+                return self._size_of_terms(left) / np.abs(self.number(right)[0])
+            case Arithmetic("^", base, exponent):
+                return self._size_of_terms(base) ** self.number(exponent)[0]
+        value, err = self.number(expression)
+        return np.abs(value) + err
 
     def _quotient(self, left: Number, right: Number, expression: Expression) -> Number:
         (x, ex), (y, ey) = left, right
@@ -148,7 +202,7 @@ class Numbers:
                 expression,
                 "divides by what may be zero, within its error; bound it away from zero",
             )
-        return x / y, (np.abs(x) * ey + size * ex) / (size * (size - ey))
+        return x / y, self._errors("/", x, ex, y, ey)
 
     def _function(self, name: str, argument: Number, expression: Expression) -> Number:
         x, e = argument
@@ -156,30 +210,33 @@ class Numbers:
             case "abs":
                 return np.abs(x), e
             case "sqrt":
-                self._refuse(x < 0.0, expression, "is the root of what is below zero")
+                e = self._with_rounding(x, e, expression)
+                self._refuse(
+                    x + e < 0.0,
+                    expression,
+                    "is the root of what is below zero by more than its error bound, which a filter (… >= 0) leaves out,",
+                )
                 root = np.sqrt(np.maximum(x, 0.0))
-                return root, np.maximum(np.sqrt(np.maximum(x, 0.0) + e) - root, _below(root, x, e))
+                above = np.maximum(np.sqrt(np.maximum(x + e, 0.0)) - root, 0.0)
+                return root, np.maximum(above, _below(root, x, e)) * GROWN + FUNCTION * root
             case "exp":
                 value = np.exp(x)
-                return value, value * np.expm1(e)
+                return value, value * (np.expm1(e) * GROWN + FUNCTION)
             case "log":
                 self._refuse(
                     (x <= e), expression, "is the logarithm of what may be zero or less, within its error"
                 )
-                return np.log(x), -np.log1p(-e / x)
+                value = np.log(x)
+                return value, FUNCTION * np.abs(value) - np.log1p(-e / x) * (1.0 + FUNCTION)
             case "sin" | "cos":
-                return (np.sin if name == "sin" else np.cos)(x), np.minimum(e, 2.0)
+                value = (np.sin if name == "sin" else np.cos)(x)
+                return value, np.minimum(e, 2.0) + FUNCTION * np.abs(value)
         raise OperandError(f"{self.operator}: there is no function '{name}'")
 
 
 def _sum(x: Any, y: Any, of: np.ufunc) -> Any:
     """Of arrays in memory that was had before: they are large, and soon let go."""
     return of(x, y, out=recycled(len(x))) if np.ndim(x) and np.ndim(y) else of(x, y)
-
-
-def _product(a: Number, b: Number) -> Number:
-    (x, ex), (y, ey) = a, b
-    return x * y, np.abs(x) * ey + np.abs(y) * ex + ex * ey
 
 
 def _below(root: Any, x: Any, e: Any) -> Any:

@@ -37,6 +37,12 @@ from pulse.kernels.program import Programs
 
 _MOST_FACTORS = 16  # of a power
 _OPS = {"+": program.ADD, "-": program.SUBTRACT, "*": program.MULTIPLY, "/": program.DIVIDE}
+_BOUNDS = {
+    "+": program.SUM_ERROR,
+    "-": program.DIFFERENCE_ERROR,
+    "*": program.PRODUCT_ERROR,
+    "/": program.QUOTIENT_ERROR,
+}
 
 
 class NoProgramError(ValueError):
@@ -184,13 +190,9 @@ class Program:
                 return self._error(operand)
             case Arithmetic("^"):
                 return self._error(_product(expression))
-            case Arithmetic("+" | "-", left, right):
-                a, b = self._error(left), self._error(right)
-                return self._step(program.ADD, self._new_number(), a, b)
             case Arithmetic(op, left, right):
                 numbers = [self._value(left), self._error(left), self._value(right), self._error(right)]
-                bound = program.PRODUCT_ERROR if op == "*" else program.QUOTIENT_ERROR
-                return self._step(bound, self._new_number(), *numbers)
+                return self._step(_BOUNDS[op], self._new_number(), *numbers)
         raise NoProgramError(f"{expression}")
 
     def _check(self, written: Expression, expression: Expression) -> None:
@@ -247,12 +249,12 @@ def _within(arc: Arc, expression: Expression) -> Expression:
 
 
 def _product(power: Arithmetic) -> Expression:
-    """A power, factor by factor, from 1 on."""
+    """A power, factor by factor."""
     exponent = power.right
     if not isinstance(exponent, Constant) or _number(exponent.value) not in range(_MOST_FACTORS + 1):
         raise NoProgramError(f"{power}")
-    made: Expression = Constant(1.0)
-    for _ in range(int(exponent.value)):
+    made: Expression = Constant(1.0) if exponent.value == 0 else power.left
+    for _ in range(int(exponent.value) - 1):
         made = Arithmetic("*", made, power.left)
     return made
 

@@ -55,8 +55,8 @@ class PredictSpec:
     """How the tuples of a stream become models.
 
     ``bounds`` holds one bound or None (anything goes) per modelled attribute, in order. ``models`` are (attribute, formula over
-    plain attribute names and the elapsed time); attributes without one follow ``policy``. ``horizon`` is in microseconds;
-    ``memory`` in tuples.
+    plain attribute names and the elapsed time); attributes without one follow ``policy``. ``horizon`` is in microseconds, and
+    so is ``max_gap``: a longer silence is a hole (semantics 2.3; None: none is); ``memory`` in tuples.
     """
 
     schema: StreamSchema
@@ -65,6 +65,7 @@ class PredictSpec:
     models: tuple[tuple[str, Expression], ...] = ()
     policy: str = "hold"
     memory: int = 8
+    max_gap: int | None = None
 
     @classmethod
     def of(
@@ -76,6 +77,7 @@ class PredictSpec:
         models: Mapping[str, Expression] | None = None,
         policy: str = "hold",
         memory: int = 8,
+        max_gap: Any = None,
     ) -> PredictSpec:
         """A spec from what users write: a duration, and one bound for all attributes or a mapping by attribute.
 
@@ -90,13 +92,21 @@ class PredictSpec:
                 raise unknown_column(name, names, "error")
         parsed = {name: ErrorBound.parse(one) for name, one in given.items() if one is not None}
         bounds = tuple(parsed.get(name) for name in names)
-        return cls(schema, parse_duration(horizon), bounds, tuple((models or {}).items()), policy, memory)
+        gap = None if max_gap is None else parse_duration(max_gap)
+        return cls(
+            schema, parse_duration(horizon), bounds, tuple((models or {}).items()), policy, memory, gap
+        )
 
     def __post_init__(self) -> None:
         names = self.schema.modelled_names
         if not 0 < self.horizon <= LIMIT:
             raise PredictSpecError(
                 f"horizon: expected 1 to {LIMIT} microseconds, got {self.horizon!r}; a model must reach ahead"
+            )
+        if self.max_gap is not None and self.max_gap < self.horizon:
+            raise PredictSpecError(
+                f"max_gap: expected the horizon, {self.horizon / 1e6:.6g} s, or more, got {self.max_gap / 1e6:.6g} s; what is "
+                "predicted within the horizon would lie in a hole"
             )
         if self.policy not in POLICIES:
             raise PredictSpecError(f"policy: expected one of {', '.join(POLICIES)}, got {self.policy!r}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pulse.core import SegmentBatch
+from pulse.operators.drops import Drops
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_points import RefitPoints
 from pulse.operators.refit_result import Refitted, RevisionCounts, patches, without_drift
@@ -33,13 +34,15 @@ def refit(
     *,
     ends: pa.Table | None = None,
     told: Telling | None = None,
+    drops: Drops | None = None,
 ) -> Refitted:
     """Correct a model by revisions of its tuples.
 
     ``tuples`` and ``segments`` are tables, complete for the keys revised and by key and time, or functions that are asked for
     regions: the tuples in them and one on either side of each, the segments that meet them. ``ends``: the rows of the keys'
     ends, if a later fit is to go on from them. ``told`` gives tuples as they are named in reasons, if not as they are.
+    ``drops``: where attributes are dropped by accents.
     """
-    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, told)
+    job = (RefitPoints if spec.schema.points else Refit)(spec, tuples, segments, revisions, told, drops)
     job.run()
     return job.result(ends)

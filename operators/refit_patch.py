@@ -19,7 +19,7 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.kernels.extrema import bounds
 from pulse.kernels.knots import LINEAR, SAMPLES
 from pulse.kernels.polynomial import taylor_shift
-from pulse.kernels.reach import ROUNDING
+from pulse.kernels.reach import LEAST, ROUNDING
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, Pairs
@@ -109,7 +109,7 @@ def _moved(
             slope = (c[:, 1] - (y[1] - y[0]) / seconds) + (y[3] - y[2]) / seconds
             c[:, 1] = np.where(differs, slope, c[:, 1])
             size += np.where(differs, np.abs(c[:, 1]) * seconds, 0.0)
-    size += np.abs(y).max(axis=0)
+    size += np.abs(y).max(axis=0) + LEAST
     # Instants are known to a grain, as the fit reckons with.
     loose = GRAIN * np.abs(c[:, 1]) if c.shape[1] > 1 else 0.0
     return c, np.where(exact, 0.0, 4 * ROUNDING * size + loose)

@@ -72,6 +72,7 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
         np.full(len(fresh), NO_TIME, dtype=np.int64),
         max_gap=-1 if spec.max_gap is None else spec.max_gap,
         holes=spec.nonfinite == "hole",
+        ends=None if corrected.ends is None else corrected.ends[rows],
     )
     is_point = found.flag == POINT
     index = found.index[~is_point]

@@ -17,6 +17,7 @@ from pulse.core import StreamSchema, format_instant
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF, conform
 from pulse.core.keys import key_ranks
+from pulse.operators.drops import Drops
 from pulse.operators.tuples import changes, check_columns, needed_columns, times, values
 from pulse.stream.revisions import KIND, KNOWN, Revisions, not_recorded, with_reason
 
@@ -27,7 +28,8 @@ class Corrected(NamedTuple):
     """``tuples`` by key and time after the revisions; ``applied[e]`` per element; ``aside``: rows that did not fit, and why.
 
     ``both`` holds the tuples before, then the revisions' rows; ``before`` and ``after`` are the rows of it that make up the
-    histories, by key and time, ``key`` and ``time`` those of its rows, ``change`` codes of their unmodelled attributes.
+    histories, by key and time, ``key`` and ``time`` those of its rows, ``change`` codes of their unmodelled attributes, ``ends``
+    where an attribute of theirs is dropped (None: nowhere).
     """
 
     tuples: pa.Table
@@ -39,13 +41,19 @@ class Corrected(NamedTuple):
     key: IntArray
     time: IntArray
     change: IntArray
+    ends: IntArray | None = None
 
 
 Telling = Callable[[pa.Table], pa.Table]
 
 
 def correct(
-    tuples: pa.Table, revisions: Revisions, *, nonfinite: str = "reject", told: Telling | None = None
+    tuples: pa.Table,
+    revisions: Revisions,
+    *,
+    nonfinite: str = "reject",
+    told: Telling | None = None,
+    drops: Drops | None = None,
 ) -> Corrected:
     """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
 
@@ -80,6 +88,7 @@ def correct(
         key,
         time,
         change,
+        None if drops is None else drops.after(both, np.arange(total), time),
     )
 
 

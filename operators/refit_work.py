@@ -13,6 +13,7 @@ from pulse.core.bounds import Absolute
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.kernels.fit import AUTO
 from pulse.kernels.timeline import MICROSECONDS
+from pulse.operators.drops import Drops
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_ends import Standing, revised_ends
 from pulse.operators.refit_held import Held, Pairs, key_codes
@@ -37,8 +38,9 @@ class Refit:
         segments: SegmentBatch | SegmentSource,
         revisions: Revisions,
         told: Telling | None = None,
+        drops: Drops | None = None,
     ) -> None:
-        self.spec, self.revisions, self._told = spec, revisions, told
+        self.spec, self.revisions, self._told, self._drops = spec, revisions, told, drops
         self._tuples = tuple_source(tuples, spec.schema, nonfinite=spec.nonfinite)
         self._segments = segment_source(segments)
         self.old: list[SegmentBatch] = []
@@ -65,7 +67,11 @@ class Refit:
 
     def _read(self, regions: Regions) -> None:
         self.corrected = correct(
-            self._tuples(regions), self.revisions, nonfinite=self.spec.nonfinite, told=self._told
+            self._tuples(regions),
+            self.revisions,
+            nonfinite=self.spec.nonfinite,
+            told=self._told,
+            drops=self._drops,
         )
         self.found: Comparison = compare(self.corrected, self.spec)
 
@@ -103,7 +109,8 @@ class Refit:
         begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
         end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
         regions = Regions.concat([self.revisions.regions(), self._regions(stretches.key, begin, end + 1)])
-        corrected = correct(self._tuples(regions.merged()), self.revisions, nonfinite=self.spec.nonfinite)
+        tuples = self._tuples(regions.merged())
+        corrected = correct(tuples, self.revisions, nonfinite=self.spec.nonfinite, drops=self._drops)
         truth = pieces(corrected.after, corrected, values(corrected.both, self.spec.schema), self.spec)
         stretches = stretches._replace(key=self._recode(stretches.key, corrected))
         order = np.argsort(stretches.key, kind="stable")

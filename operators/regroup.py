@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.core.columns import Columns
 from pulse.core.instants import split
 from pulse.core.keys import key_ranks
-from pulse.kernels.align import align
 from pulse.kernels.timeline import GRAIN, MICROSECONDS
 from pulse.operators.relation import Relation
 
@@ -75,21 +73,6 @@ def placed(
     )
 
 
-def prefer(model: Relation, possible: Relation) -> Relation:
-    """Group by group: the rows of ``model``, likely at most where some of ``possible`` lies, and where it has none those."""
-    G = model.groups
-    both = Relation.concat([model, possible]).select_groups(np.arange(2 * G).reshape(2, G).T.ravel())
-    offsets = np.stack([both.offsets[:-1:2], both.offsets[1::2], both.offsets[2::2]], axis=1)
-    cells = align(both.ref, both.lo, both.hi, offsets, outer=True)
-    first, second = cells.index[:, 0], cells.index[:, 1]
-    rows = np.where(first >= 0, first, second)
-    # About their own references, as a cell's may be far from where another row is written about.
-    by = (cells.ref - both.ref[rows]) / MICROSECONDS
-    made = placed(both, rows, (cells.lo + by, cells.hi + by), model.keys, cells.offsets)
-    doubted = np.where((first >= 0) & (second >= 0), LIKELY, CERTAIN).astype(np.uint8)
-    return replace(made, certainty=np.minimum(made.certainty, doubted))
-
-
 def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """The same ranges, those that lie far from their reference, for their length, about their own start.
 
@@ -100,7 +83,7 @@ def about_own_start(ref: IntArray, lo: FloatArray, hi: FloatArray) -> tuple[IntA
     far = (reach > FAR * (hi - lo)) & (reach > GRAIN * FAR)
     if not far.any():
         return ref, lo, hi
-    slack = GRAIN + _ULPS * reach
+    slack = 0.5 * GRAIN + _ULPS * reach  # the other half is left to whoever aligned them
     (start, first), (end, last) = split(ref, lo), split(ref, hi)
     first = np.where(np.abs(first) <= slack, 0.0, first)
     last = np.where(np.abs(last) <= slack, 0.0, last)

@@ -22,7 +22,9 @@ from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.order import Ranges, time_order
 from pulse.core.time import format_instant
+from pulse.kernels.accumulate import accumulate
 from pulse.kernels.polynomial import taylor_shift
+from pulse.kernels.rounding import shift_rounding
 from pulse.operators.lineage import Lineage
 
 
@@ -151,6 +153,7 @@ class Relation:
         """These rows (ascending; a row may come several times, cut), with narrower ranges, about other references.
 
         Groups stay, also those that lose all rows. Drift is kept as it is: an operator that opens holes takes it away.
+        A bound grows by the rounding of a shift (:mod:`pulse.kernels.rounding`).
         """
         offsets = np.searchsorted(rows, self.offsets)
         taken = self._pick(rows, self.keys, offsets, lo=lo, hi=hi)
@@ -159,9 +162,20 @@ class Relation:
         moved = np.flatnonzero(ref != taken.ref)
         if len(moved):
             by = (ref[moved] - taken.ref[moved]) / 1e6
-            for c in taken.models.values():
-                c[moved] = taylor_shift(c[moved], by)
+            for name, c in taken.models.items():
+                if c.shape[1] > 1:
+                    rounding = np.zeros(len(taken))
+                    rounding[moved] = shift_rounding(c, moved, by, taken.lo[moved], taken.hi[moved])
+                    np.add(taken.err[name], rounding, out=taken.err[name])
+                    if name in taken.drift:
+                        np.add(taken.drift[name], taken.accumulated(rounding), out=taken.drift[name])
+                    c[moved] = taylor_shift(c[moved], by)
         return replace(taken, ref=ref)
+
+    def accumulated(self, rates: FloatArray) -> FloatArray:
+        """What these rates, one a row, come to from the start of the row's group to its end, at most: what a drift grows by."""
+        since: FloatArray = accumulate(self.offsets, rates, self.lo, self.hi)
+        return since
 
     def select_groups(self, groups: IntArray) -> Relation:
         """These groups, in this order, with all their rows."""
@@ -249,13 +263,8 @@ class Relation:
     def where(self, row: int) -> str:
         """A row in words, for errors: its key and when it starts."""
         group = int(self.group[row])
-        parts = [
-            f"{name}={column[group].as_py()!r}"
-            for name, column in zip(self.columns.key_names, self.keys, strict=True)
-        ]
-        return (
-            f"{', '.join(parts) or 'the stream'} at {format_instant(int(self.ref[row]), float(self.lo[row]))}"
-        )
+        at = format_instant(int(self.ref[row]), float(self.lo[row]))
+        return f"{self.columns.key_text(self.keys, group)} at {at}"
 
     @classmethod
     def concat(cls, parts: Sequence[Relation]) -> Relation:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
+from pulse.kernels.polynomial import evaluate
 from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
 from pulse.kernels.steps import apply_steps_in_place
 from pulse.kernels.stretches import keep, take, take_codes, times_of
@@ -31,11 +32,17 @@ LONGEST_HOLE = 64
 """So many instants without a value in a row are kept within a stretch; a longer hole costs nothing but begins a new one."""
 
 
+OWN_INSTANTS = 1
+"""The rate, in microseconds, at which points are given tuple by tuple."""
+
+
 def sample(relation: Relation, every: int) -> Samples:
     """The relation at all multiples of ``every`` (microseconds) since the epoch that its segments hold.
 
-    Of several points at one instant the last one is taken (semantics 2.5).
+    Of several points at one instant the last one is taken (semantics 2.5), but for the rate of :data:`OWN_INSTANTS`: all tuples.
     """
+    if relation.columns.points and every == OWN_INSTANTS:
+        return _every_tuple(relation)
     if relation.columns.points:
         relation = _last_of_each_instant(relation)
     group, first, offsets, row = sample_every(
@@ -57,6 +64,23 @@ def sample(relation: Relation, every: int) -> Samples:
         err={name: spread(relation.err[name], row) for name in names},
         certainty=spread_codes(relation.certainty, row),
         unmodelled={name: column.take(index) for name, column in relation.unmodelled.items()},
+    )
+
+
+def _every_tuple(relation: Relation) -> Samples:
+    """A stretch of one sample for every point."""
+    names = relation.columns.modelled
+    return Samples(
+        columns=relation.columns,
+        keys=relation.keys,
+        group=relation.group,
+        first=split(relation.ref, relation.lo)[0],
+        offsets=np.arange(len(relation) + 1),
+        every=OWN_INSTANTS,
+        values={name: evaluate(relation.models[name], relation.lo) for name in names},
+        err={name: relation.err[name] for name in names},
+        certainty=relation.certainty,
+        unmodelled=relation.unmodelled,
     )
 
 
@@ -104,28 +128,27 @@ def to_tuples(
     index, counts = keep(samples.certainty, POSSIBLE if possible else LIKELY, samples.offsets)
     times = times_of(index, counts, samples.first, samples.offsets, samples.every)
 
-    def numbers(values: Any, name: str, *, shifts: bool) -> pa.Array:
-        taken = take(values, index)
+    def numbers(name: str) -> tuple[pa.Array, pa.Array]:
+        """Values and bounds of an attribute, restated."""
+        taken = take(samples.values[name], index), take(samples.err[name], index)
         found = None if altered is None else altered.get(name)
         if found is not None:
-            taken = np.array(taken) if index is None else taken
-            maps = found.maps if shifts else (found.maps[0], np.zeros_like(found.maps[1]))
-            apply_steps_in_place(taken, (times, counts), found.cell, found.steps, maps)
-        return pa.array(taken)
+            taken = (np.array(taken[0]), np.array(taken[1])) if index is None else taken
+            apply_steps_in_place(taken, (times, counts), found.cell, found.steps, found.maps + found.off)
+        return pa.array(taken[0]), pa.array(taken[1])
 
+    modelled = {name: numbers(name) for name in select if name in samples.columns.modelled}
     arrays = [pa.array(times).view(pa.timestamp("us"))]
     for name in select:
-        if name in samples.columns.modelled:
-            arrays.append(numbers(samples.values[name], name, shifts=True))
+        if name in modelled:
+            arrays.append(modelled[name][0])
         elif name in samples.columns.key_names:
             column = samples.keys[samples.columns.key_names.index(name)]
             arrays.append(_repeated(column, samples.group, counts))
         else:
             column = samples.unmodelled[name]
             arrays.append(column if index is None else column.take(pa.array(index)))
-    arrays += [
-        numbers(samples.err[name], name, shifts=False) for name in select if name in samples.columns.modelled
-    ]
+    arrays += [modelled[name][1] for name in select if name in modelled]
     arrays.append(_text_array(*words_of(take_codes(samples.certainty, index), NAMES)))
     made = [
         array if array.type == one.type else array.cast(one.type)

@@ -67,9 +67,5 @@ class Samples:
         """A sample in words, for errors: its key and instant."""
         stretch = int(np.searchsorted(self.offsets, sample, "right")) - 1
         group = int(self.group[stretch])
-        parts = [
-            f"{name}={column[group].as_py()!r}"
-            for name, column in zip(self.columns.key_names, self.keys, strict=True)
-        ]
         instant = int(self.first[stretch]) + self.every * (sample - int(self.offsets[stretch]))
-        return f"{', '.join(parts) or 'the stream'} at {format_instant(instant)}"
+        return f"{self.columns.key_text(self.keys, group)} at {format_instant(instant)}"

@@ -17,8 +17,10 @@ that for its square ``q`` and a constant ``c >= 0`` the sets are exact::
     d <  c    q < (c - e)^2, never where c <= e    q < c^2    q < (c + e)^2
     d >  c    q > (c + e)^2                        q > c^2    q > (c - e)^2, always where c < e
 
-Values of D within the rounding of its own terms count as zero, so that equal models are equal. The time is compared exactly, in
-microseconds; keys and unmodelled attributes by value, once per key where they are keys.
+On the model, values of D within the rounding of its own terms count as zero, so that equal models are equal. ``e`` has the
+rounding of D in it (:mod:`pulse.kernels.rounding`), and for what is certain, and what is possible, also that of deciding a sign.
+What has no error is solved as it is: of a constant, as for a value that is passed on as it was stored, the sign is exact. Times
+are compared exactly, in microseconds; keys and unmodelled attributes by value, once per key where they are keys.
 """
 
 from __future__ import annotations
@@ -50,15 +52,17 @@ from pulse.core.expression import (
 from pulse.core.schema import Role
 from pulse.kernels.intervals import LOWER, UPPER, IntervalSets, full, intersect, union
 from pulse.kernels.polynomial import evaluate
+from pulse.kernels.rounding import GROWN, UNIT, magnitudes
 from pulse.kernels.signs import RELATIONS, sign_ranges
 from pulse.kernels.status import NOT_FINITE
 from pulse.operators.errors import DomainError, OperandError
 from pulse.operators.evaluate import Evaluation, numbers_of
-from pulse.operators.lifted import magnitudes
 from pulse.operators.relation import Relation
 
 # A shift and a difference, and Horner's rule, each err by up to 2 * k roundings of the terms' magnitude (as in kernels.envelope).
 NOISE = 4 * float(np.finfo(np.float64).eps)
+# Roots and signs are told to 2 k eps of the terms' magnitude (kernels.roots); a level taken off the constant adds one rounding.
+DECIDED = 4 * float(np.finfo(np.float64).eps)
 
 
 class Truths(NamedTuple):
@@ -142,7 +146,8 @@ class _Atom:
         if self._is_time or self._by_value:
             return
         if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
-            x1, y1, x2, y2 = (work.operand(one) for one in left.arguments)
+            self._ends = [work.operand(one) for one in left.arguments]
+            x1, y1, x2, y2 = self._ends
             dx, dy = work.as_model(work.sum(x1, x2, -1.0)), work.as_model(work.sum(y1, y2, -1.0))
             self._distance = dx, dy, work.squares(dx, dy)
             return
@@ -174,16 +179,24 @@ class _Atom:
     def _models(self, possible: bool) -> Truths:
         relation, name = self._work.relation, self._work.as_model(self._difference or 0.0)
         relation = self._work.relation
-        noise = np.zeros(len(relation))
+        e, D = relation.err[name], relation.models[name]
+        zero, R = np.zeros(len(relation)), self._relation
+        noise, told = zero.copy(), zero
         for operand in self._operands:
             c = relation.models[operand] if isinstance(operand, str) else np.full((len(relation), 1), operand)
             noise += NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
-        problem = _Problem(relation, relation.models[name], noise)
-        e = relation.err[name]
-        zero, exact, R = np.zeros(len(relation)), e == 0.0, self._relation
-        model = problem.sets(R, zero)
+            if isinstance(operand, str):
+                told = told + relation.err[operand]
+        # What has no error is as it is evaluated; of constants without one the sign of the difference is exact.
+        exact = told == 0.0
+        constant = exact if D.shape[1] == 1 else exact & ~D[:, 1:].any(axis=1)
+        model = _Problem(relation, D, np.where(constant, 0.0, noise)).sets(R, zero)
         if exact.all():
             return _same(model)
+        # Of these no value counts as zero, and the bound grows by what evaluating D, and finding its roots, may be off by.
+        problem = _Problem(relation, D, np.where(exact & ~constant, noise, 0.0))
+        margin = DECIDED * D.shape[1] * (magnitudes(D, relation.lo, relation.hi) + e)
+        e = np.where(exact, 0.0, e + margin)
         if R in ("<", "<="):
             return _nested(problem.sets(R, -e), model, problem.sets(R, e) if possible else None)
         if R in (">", ">="):
@@ -197,8 +210,8 @@ class _Atom:
 
     def _distances(self, dx: str, dy: str, squares: str, possible: bool) -> Truths:
         relation = self._work.relation
-        q = relation.models[squares]
-        problem = _Problem(relation, q, NOISE * q.shape[1] * magnitudes(np.abs(q), relation.lo, relation.hi))
+        q, rounding = relation.models[squares], relation.err[squares]
+        problem = _Problem(relation, q, np.zeros(len(relation)))
         left, right = self._sides
         assert isinstance(left, Function)
         assert isinstance(right, Constant)
@@ -207,16 +220,16 @@ class _Atom:
         R = self._relation
         if square < 0.0:
             return _same(_chosen(relation, np.full(len(relation), R in (">", ">=", "!="))))
-        e = np.hypot(relation.err[dx], relation.err[dy])
-        exact, c = e == 0.0, np.sqrt(square)
+        told = np.hypot(relation.err[dx], relation.err[dy])
+        exact, c = (told == 0.0) & (rounding == 0.0) & (left.plane is None), np.sqrt(square)
+        e = told * GROWN + (8 * UNIT + self._work.distortion(left, self._ends)) * c
         level = np.full(len(relation), square)
-        inner, outer = np.where(exact, square, (c - e) ** 2), np.where(exact, square, (c + e) ** 2)
-        model = problem.sets(R, level)
-        if exact.all():
-            return _same(model)
+        inner, outer = (c - e) ** 2, (c + e) ** 2
+        inner, outer = inner * (1 - 8 * UNIT) - 2.0 * rounding, outer * (1 + 8 * UNIT) + 2.0 * rounding
+        model = _Problem(relation, q, rounding).sets(R, level)
         none_below = c <= e if R == "<" else c < e
         if R in ("<", "<="):
-            never = none_below & ~exact
+            never = none_below
             return _nested(
                 problem.sets(R, inner, never=never), model, problem.sets(R, outer) if possible else None
             )
@@ -229,8 +242,9 @@ class _Atom:
             if possible:
                 maybe = intersect(problem.sets("<=", outer), problem.sets(">=", inner, always=c < e))
             return _nested(problem.sets("=", level, never=~exact), model, maybe)
-        certain = union(problem.sets(">", outer), problem.sets("<", inner, never=(c <= e) & ~exact))
-        return _nested(certain, model, problem.sets("!=", level, always=~exact) if possible else None)
+        certain = union(problem.sets(">", outer), problem.sets("<", inner, never=c <= e))
+        always = np.ones(len(relation), bool)
+        return _nested(certain, model, problem.sets("!=", level, always=always) if possible else None)
 
     def _times(self) -> IntervalSets:
         relation = self._work.relation
@@ -297,7 +311,7 @@ class _Problem:
         rows, code = self._rows, RELATIONS[relation]
         c = self._q.copy()
         c[:, 0] -= level
-        noise = self._noise + NOISE * np.abs(level)
+        noise = np.where(self._noise > 0.0, self._noise + NOISE * np.abs(level), 0.0)
         for mask, holds in ((never, False), (always, True)):
             if mask is not None and mask.any():
                 c[mask], noise[mask] = 0.0, 0.0

@@ -17,21 +17,24 @@ those that tell of a key's ends (:mod:`pulse.operators.fit_ends`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulse.core import SegmentBatch, Truth
+from pulse.core.bounds import Absolute
 from pulse.core.keys import key_ranks
 from pulse.core.order import Ranges
 from pulse.kernels.fit import SEGMENT
 from pulse.kernels.knots import NO_TIME, intervals
-from pulse.kernels.reach import ROUNDING
-from pulse.operators.fit import fit_rows, models_of
-from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS
+from pulse.kernels.polynomial import evaluate
+from pulse.kernels.reach import LEAST, ROUNDING, SPARE
+from pulse.operators.drops import Drops
+from pulse.operators.fit import fit_rows, known, models_of
+from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING
 from pulse.operators.fit_points import counted_anew
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch_order import arranged, at_rest
@@ -51,8 +54,8 @@ class Stitched(NamedTuple):
     """``segments`` at rest, sorted by key and time.
 
     ``closing`` says which of them are points that end a key: they go when the key goes on. ``ends`` is each key's newest
-    tuple as a part; ``missed`` counts the joints that could not keep an asked bound, ``superseded`` the newest tuples of units
-    at whose instant a later unit has another one of their key.
+    tuple as a part; ``missed`` counts segments that only here do not keep an asked bound, ``superseded`` the newest tuples of
+    units at whose instant a later unit has another one of their key.
     """
 
     segments: SegmentBatch
@@ -70,8 +73,11 @@ class LateUnits(NamedTuple):
     watermark: Any
 
 
-def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
-    """All parts of some keys, made one; or which units must be fitted again with a watermark first."""
+def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitched | LateUnits:
+    """All parts of some keys, made one; or which units must be fitted again with a watermark first.
+
+    ``drops``: where attributes are dropped, as the units' fitters know it.
+    """
     columns = [parts.column(name).combine_chunks() for name in spec.schema.key_names]
     ranks = key_ranks(columns, parts.num_rows)
     unit, part = parts.column(UNIT).to_numpy(), parts.column(PART).to_numpy()
@@ -83,6 +89,8 @@ def stitch(parts: pa.Table, spec: FitSpec) -> Stitched | LateUnits:
     late = visits.late()
     if late is not None:
         return late
+    visits.take_holes_on()
+    visits.find_joints(drops)
     if spec.schema.points:
         return _stitched_points(visits, ranks[order])
     visits.join()
@@ -119,8 +127,10 @@ class _Visits:
         self.key = ranks[fresh]
         self.rows = np.flatnonzero(part == SEGMENTS)
         self.first, self.hole, second = (self._row_of(part == code) for code in (FIRST, HOLE, SECOND))
-        self.last = self._row_of((part == LAST) | (part == LAST_APART))
-        self.is_open = (self.last != _NONE) & (part[self.last] == LAST) if len(part) else self.last != _NONE
+        self.last = self._row_of((part == LAST) | (part == LAST_APART) | (part == TOUCHING))
+        seen = self.last != _NONE
+        self.is_open = seen & (part[self.last] == LAST) if len(part) else seen
+        self.touches = seen & (part[self.last] == TOUCHING) if len(part) else seen
         self.unbroken = second == _NONE
         over = np.where(self.unbroken, np.iinfo(np.int64).max, batch.ref[second] if len(batch) else 0)
         begin = batch.ref[self.rows] + np.floor(batch.lo[self.rows] * 1e6).astype(np.int64)
@@ -128,28 +138,53 @@ class _Visits:
         self.in_first_run = (begin < over) | ((begin == over) & batch.is_point[self.rows])
         self.unit = unit[fresh]
         self.lines = any(truth is Truth.LINEAR for _, truth in spec.schema.modelled)
-        self._find_joints()
 
     def _row_of(self, mask: Any) -> Any:
         rows = np.full(self.count, _NONE)
         rows[self.visit[mask]] = np.flatnonzero(mask)
         return rows
 
-    def _find_joints(self) -> None:
+    def take_holes_on(self) -> None:
+        """Let visits of nothing but holes be part of the next one of their key: what comes there may take a hole's place."""
+        next_is = np.append(self.key[1:] == self.key[:-1], False)[: self.count]
+        gone = (self.first == _NONE) & (self.hole != _NONE) & next_is
+        if not gone.any():
+            return
+        for one in np.flatnonzero(gone):  # in order of time: the earliest of several holes is that of all
+            self.hole[one + 1] = self.hole[one]
+        kept = ~gone
+        self.visit = (np.cumsum(kept) - kept)[self.visit]
+        for name in ("key", "first", "hole", "last", "is_open", "touches", "unbroken", "unit"):
+            setattr(self, name, getattr(self, name)[kept])
+        self.count = int(kept.sum())
+
+    def find_joints(self, drops: Drops | None) -> None:
         """Which visits go on into the next one of their key, and how long after.
 
-        Where a hole opens the next visit, steps hold until then, and nothing goes on.
+        Where a hole opens the next visit, steps hold until then, and nothing goes on. A hole that a number of its own instant
+        follows is none, but for lines that would have to arrive there.
         """
         self.goes_on, self.holds = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
         self.gap = np.zeros(self.count, dtype=np.int64)
-        here = np.flatnonzero((self.key[:-1] == self.key[1:]) & self.is_open[:-1])
+        known = self.is_open | self.touches
+        here = np.flatnonzero((self.key[:-1] == self.key[1:]) & known[:-1])
         begin, hole = self._refs(self.first[here + 1]), self._refs(self.hole[here + 1])
-        gap = np.minimum(begin, hole) - self.batch.ref[self.last[here]]
+        newest = self.batch.ref[self.last[here]]
+        gap = np.minimum(begin, hole) - newest
         within = gap >= 0 if self.spec.max_gap is None else (gap >= 0) & (gap <= self.spec.max_gap)
-        known = self.hole[here + 1] == _NONE
-        self.goes_on[here] = within & known
-        self.holds[here] = within & ~known & (gap > 0) & (not self.lines)
+        whole = (self.hole[here + 1] == _NONE) | ((hole == begin) & ((not self.lines) | (hole == newest)))
+        goes_on = within & whole & (self.is_open[here] | (gap == 0))
+        if self.lines and drops is not None:
+            goes_on &= begin < self._dropped(here, drops)
+        self.goes_on[here] = goes_on
+        self.holds[here] = within & ~whole & (gap > 0) & (not self.lines) & self.is_open[here]
         self.gap[here] = gap
+
+    def _dropped(self, visits: Any, drops: Drops) -> Any:
+        """When an attribute of each visit's newest tuple is dropped."""
+        rows = self.last[visits]
+        table = pa.Table.from_batches([self.batch.to_arrow()])
+        return drops.after(table, rows, self.batch.ref[rows])
 
     def _refs(self, rows: Any) -> Any:
         """Instants of rows; the end of time where there is none."""
@@ -169,6 +204,10 @@ class _Visits:
         batch, names = self.batch, self.spec.schema.modelled_names
         self.begin = np.zeros((self.count, len(names)))
         self.weight = np.zeros_like(self.begin)
+        self.handed, self.handed_weight = (
+            np.zeros_like(self.begin),
+            np.zeros_like(self.begin),
+        )  # after a joint
         self.joints: list[SegmentBatch] = []
         self.joint_keys: list[Any] = []
         self.missed = 0
@@ -193,6 +232,7 @@ class _Visits:
                 )
                 self.joints.append(joint)
             on = self.goes_on[here]
+            self.handed[here], self.handed_weight[here] = delta, weight
             self.begin[here[on] + 1], self.weight[here[on] + 1] = delta[on], weight[on]
 
     @cached_property
@@ -201,15 +241,18 @@ class _Visits:
         batch, rows = self.batch, self.rows
         visit = self.visit[rows]
         weight = np.zeros_like(self.begin)
-        for a, name in enumerate(self.spec.schema.modelled_names):
-            weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows])
+        for a, (name, truth) in enumerate(self.spec.schema.modelled):
+            with np.errstate(over="ignore"):  # beyond floats: unknown
+                weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows]) + LEAST
             inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
             inexact_rows = np.bincount(visit[inexact], minlength=self.count)
             weight[:, a] = np.bincount(visit, weight_of_row, minlength=self.count)
             weight[inexact_rows == 0, a] = 0.0
-            weight[self.is_open, a] += batch.err(name)[
-                self.last[self.is_open]
-            ]  # what a stored model hands on
+            if truth is not Truth.SAMPLES:
+                unknown = np.ma.getmaskarray(batch.drift(name))[rows]
+                weight[visit[unknown], a] = np.inf  # so is what goes on from it
+            handing = self.is_open | self.touches
+            weight[handing, a] += batch.err(name)[self.last[handing]]  # what a stored model hands on
         return weight
 
     def _fit_joints(self, visits: Any, delta: Any, weight: Any) -> tuple[SegmentBatch, Any, Any]:
@@ -226,7 +269,8 @@ class _Visits:
         found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
         resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))
         resume[:, 1::2], resume[:, 2::2] = delta, weight
-        fitted = fit_rows(t, v, found, spec, resume, [("between work units",)] * n)
+        keys = _Keys(batch, spec.schema.key_names, self.last[visits])
+        fitted = fit_rows(t, v, found, spec, resume, keys)
         chosen = np.flatnonzero(fitted.kind == SEGMENT)
         self.missed += int(np.count_nonzero(fitted.missed[chosen]))
         final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
@@ -242,7 +286,7 @@ class _Visits:
             models={name: models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
             err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
             drift={
-                name: fitted.drift[chosen, a]
+                name: known(fitted.drift[chosen, a])
                 for a, (name, truth) in enumerate(spec.schema.modelled)
                 if truth is not Truth.SAMPLES
             },
@@ -252,7 +296,8 @@ class _Visits:
         weight = weight.copy()
         for a, name in enumerate(names):
             inexact = (fitted.err[chosen, a] > 0) | (fitted.drift[chosen, a] > 0)
-            size = np.where(inexact, _magnitudes(joint, name) * (joint.hi - joint.lo), 0.0)
+            with np.errstate(over="ignore"):
+                size = np.where(inexact, _magnitudes(joint, name) * (joint.hi - joint.lo), 0.0)
             np.add.at(weight[:, a], fitted.key[chosen], size)
         return joint, fitted.delta[final], weight
 
@@ -261,8 +306,7 @@ class _Visits:
         never = np.iinfo(np.int64).max
         begins, hole = self._refs(self.first), self._refs(self.hole)
         seen = np.where(self.last == _NONE, NO_TIME, self._refs(self.last))
-        if not self.lines:  # steps hold until the hole
-            seen = np.where((self.last == _NONE) & (hole != never), hole, seen)
+        seen = np.where((self.last == _NONE) & (hole != never), hole + self._apart(self.hole), seen)
         newest = _running_max_before(seen, self.key)
         late = np.flatnonzero(np.minimum(begins, hole) < newest)
         if not len(late):
@@ -291,20 +335,29 @@ class _Visits:
         known = last[final] != _NONE
         known &= self.key[last[final]] == self.key[final] if self.count else False
         final, visit = final[known], last[final[known]]
-        is_open = self.is_open[visit] & (final == visit)
+        ended = final != visit
+        is_open = self.is_open[visit] & ~ended
+        newest = self.batch.ref[self.last[visit]]
+        hole = np.where(ended, self._refs(self.hole[final]), newest)
+        length = np.where(ended, self._apart(self.hole[final]), 0)
+        held = self.holds[visit]
+        touches = np.where(ended, (held | (hole == newest)) & (length == 0), self.touches[visit])
         table = pa.Table.from_batches([self.batch.take(self.last[visit]).to_arrow()])
         own, begun = self.own[self.last[visit]], np.where(self.unbroken[visit, None], self.begin[visit], 0.0)
         weight = self.own_weights[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
+        delta = np.where(held[:, None], self.handed[visit], own + begun)
+        weight = np.where(held[:, None], self.handed_weight[visit], weight)
         for a, name in enumerate(self.spec.schema.modelled_names):
-            for column, values in ((f"{name}_drift", own + begun), (f"{name}_err", weight)):
-                told = pa.array(np.where(is_open, values[:, a], 0.0))
+            for column, values in ((f"{name}_drift", delta), (f"{name}_err", weight)):
+                told = pa.array(np.where(is_open | touches, values[:, a], 0.0))
                 table = table.set_column(table.schema.get_field_index(column), column, told)
-        held = np.where(self.holds[visit], self.gap[visit], 0)
-        ref = pa.array(self.batch.ref[self.last[visit]] + held).cast(pa.timestamp("us"))
-        apart = pa.array((self._apart(self.last[visit]) - held) / 1e6)
+        later = np.maximum(hole + length, newest) - newest
+        ref = pa.array(newest + later).cast(pa.timestamp("us"))
+        apart = pa.array((self._apart(self.last[visit]) - later) / 1e6)
         for column, told in (("ref", ref), ("lo", apart), ("hi", apart)):
             table = table.set_column(table.schema.get_field_index(column), column, told)
-        return table.append_column(PART, pa.array(np.where(is_open, LAST, LAST_APART), pa.int8()))
+        part = np.where(is_open, LAST, np.where(touches, TOUCHING, LAST_APART))
+        return table.append_column(PART, pa.array(part, pa.int8()))
 
     def segments(self) -> tuple[SegmentBatch, Any]:
         """The units' own segments and the joints, by key and time, and which are points that end a key.
@@ -326,7 +379,9 @@ class _Visits:
             begun = begun[order]
             for a, name in enumerate(self.spec.schema.modelled_names):
                 at = table.schema.get_field_index(f"{name}_drift")
-                table = table.set_column(at, f"{name}_drift", pc.add(table.column(at), pa.array(begun[:, a])))
+                drift = np.ma.filled(SegmentBatch(table, self.batch.schema).drift(name), np.nan) + begun[:, a]
+                table = table.set_column(at, f"{name}_drift", pa.array(drift, mask=~np.isfinite(drift)))
+                self.missed += _exceeding(SegmentBatch(table, self.batch.schema), self.spec, a, begun[:, a])
         return SegmentBatch(table, self.batch.schema), closing
 
     def _replaced(self) -> Any:
@@ -343,6 +398,34 @@ class _Visits:
                 same &= value[rows] == value[self.first[visit]]
             replaced |= same
         return replaced
+
+
+def _exceeding(segments: SegmentBatch, spec: FitSpec, a: int, begun: Any) -> int:
+    """How many segments may exceed the bound that was asked on their integral by what they inherit, and did not without it."""
+    asked, name = spec.drift[a], spec.schema.modelled_names[a]
+    if asked is None:
+        return 0
+    c = segments.coefficients(name)
+    ends = evaluate(c, segments.lo), evaluate(c, segments.hi)
+    least = np.where((ends[0] < 0) != (ends[1] < 0), 0.0, np.minimum(*np.abs(ends))) - segments.err(name)
+    bound = asked.at(np.maximum(least, 0.0))
+    drift = np.ma.filled(segments.drift(name), np.inf)
+    # Of a bound that follows the truth it is not known where in the segment the drift is largest: fits leave a part of it.
+    over = drift > bound if isinstance(asked, Absolute) else ~(begun <= SPARE * bound)
+    return int(np.count_nonzero((begun != 0.0) & over & ~(drift - begun > bound)))
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of some rows, looked up one by one: only an error names one."""
+
+    batch: SegmentBatch
+    names: tuple[str, ...]
+    rows: Any
+
+    def __getitem__(self, i: int) -> tuple[object, ...]:
+        row = self.batch.to_arrow().slice(int(self.rows[i]), 1)
+        return tuple(row.column(name)[0].as_py() for name in self.names)
 
 
 def _running_max_before(values: Any, key: Any) -> Any:
@@ -365,4 +448,4 @@ def _magnitudes(batch: SegmentBatch, name: str) -> Any:
     size = np.abs(c[:, -1])
     for j in range(c.shape[1] - 2, -1, -1):
         size = size * x + np.abs(c[:, j])
-    return 2.0 * size + batch.err(name)
+    return 2.0 * size + batch.err(name) + LEAST

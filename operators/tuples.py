@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pulse.core import ColumnTypeError, NullKeyError, StreamSchema, TimestampError, split_timestamps
 from pulse.core.decimals import as_doubles
-from pulse.core.errors import unknown_column
+from pulse.core.errors import check_once, unknown_column
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -33,6 +33,7 @@ def check_columns(columns: pa.Schema, schema: StreamSchema, where: str) -> None:
     for name in needed_columns(schema):
         if name not in columns.names:
             raise unknown_column(name, columns.names, where)
+        check_once(name, columns.names, where)
     time = columns.field(schema.time).type
     if not (pa.types.is_timestamp(time) or pa.types.is_date(time)):
         raise ColumnTypeError(

@@ -3,12 +3,17 @@
 Modelled attributes become doubles, by the composed inverse of what was altered; whole numbers (keys, times, unmodelled ones) are
 undone exactly. Tuples that cannot be modelled are left out with a reason and counted: those that by accents lack a key, the time
 or a modelled attribute, and those that nothing undoes. All but those that only lack a modelled attribute are set aside as well.
+
+The truth is the exact image of what was recorded. A tuple undone is a double near it, and a fit certifies its segments against
+such doubles. :class:`UndoneRounding` adds the rest where segments are read: for a map ``a*v + b`` with the image ``y``, the
+doubles for ``a`` and ``b``, the product and the sum round by at most ``u (2 |a v| + |b| + |y|)``, below ``4 u (|y| + |b|)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -18,16 +23,22 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
+from pulse.core.schema import Truth
+from pulse.kernels.rounding import GROWN, TERM, magnitudes
+from pulse.kernels.steps import cut_at_steps
+from pulse.operators.alter import described_columns
+from pulse.operators.relation import Relation
 from pulse.operators.tuples import needed_columns, times
 from pulse.stream.affine import Affine
 from pulse.stream.log import AccentLog
 from pulse.stream.raw import RawUnits, raw_units
-from pulse.stream.steps import Steps
+from pulse.stream.steps import EXACT, Steps
 
 Leave = Callable[[pa.Table, str, bool], None]
 """Told of tuples that are left out: them, why, and whether they are to be set aside."""
 _LARGEST = (1 << 63) - 1
 _FAR = 1 << 62
+_LEAST = 2.0**-1074
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,12 @@ class RawUndo:
     def _inverse(self) -> dict[str, Steps]:
         """What undoes each attribute, compiled once."""
         return {name: steps.inverse() for name, steps in self.units.steps.items()}
+
+    @cached_property
+    def shifts(self) -> dict[str, float]:
+        """The largest shift by which each modelled attribute is undone, which the rounding of tuples counts from."""
+        modelled = self.schema.modelled_names
+        return {name: steps.largest_shift for name, steps in self._inverse.items() if name in modelled}
 
     def timed(self, batch: pa.RecordBatch, at: IntArray, leave: Leave) -> tuple[pa.RecordBatch, IntArray]:
         """With the times of the start, in microseconds, where recorded ones were altered; of no time nothing is told."""
@@ -169,6 +186,84 @@ class Undo:
         if gone.any():
             batch, at = batch.filter(pa.array(~gone)), at[~gone]
         return raw.undone(batch, at, told).select(needed)
+
+
+@dataclass(frozen=True)
+class UndoneRounding:
+    """Adds to the bounds of segments what rounding did to the tuples that they were fitted to, as these were undone.
+
+    ``steps`` by attribute are those that undo it; ``told`` says whether segments have what they compare. If not, the largest
+    shift of all counts.
+    """
+
+    steps: Mapping[str, Steps]
+    schema: StreamSchema
+    told: bool
+
+    @classmethod
+    def of(cls, log: AccentLog, schema: StreamSchema) -> UndoneRounding | None:
+        """Of a model that was fitted with these accents; None where undoing them rounds nothing."""
+        told = not log.needs_tuples(schema)
+        steps = log.steps(schema.time) if told else raw_units(log, schema).steps
+        found = {
+            name: one.inverse()
+            for name, one in steps.items()
+            if name in schema.modelled_names and not all(some.map.is_exact for some in one.alterations)
+        }
+        return cls(found, schema, told) if found else None
+
+    @property
+    def columns(self) -> set[str]:
+        """What it compares."""
+        return {name for steps in self.steps.values() for name in steps.columns} if self.told else set()
+
+    def segments(self, relation: Relation) -> Relation:
+        """The same segments with bounds, and drifts, that hold for the exact images of their tuples."""
+        truths = dict(self.schema.modelled)
+        shifts = {
+            name: self._shifts(relation, steps, straight=truths[name] is Truth.LINEAR)
+            for name, steps in self.steps.items()
+            if name in relation.models
+        }
+        return with_rounding(relation, shifts)
+
+    def _shifts(self, relation: Relation, steps: Steps, *, straight: bool) -> FloatArray:
+        """Per row the largest shift by which a tuple that it is made of was undone."""
+        if not self.told:
+            return np.full(len(relation), steps.largest_shift)
+        found = steps.located(
+            described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+            len(relation),
+        )
+        offsets, shift = found.steps[0], found.shifts
+        so_far = np.append(shift, EXACT)
+        for begin, end in itertools.pairwise(offsets.tolist()):
+            so_far[begin:end] = np.maximum.accumulate(shift[begin:end])
+        if straight:  # from the tuple before a segment's start to the one after its end
+            last = np.where(np.diff(offsets) > 0, offsets[1:] - 1, len(shift))
+            return so_far[last][found.cell]
+        step = cut_at_steps(relation.ref, relation.hi, relation.hi, found.cell, found.steps).step
+        return so_far[step]
+
+
+def with_rounding(relation: Relation, shifts: Mapping[str, FloatArray | float]) -> Relation:
+    """The same segments with bounds, and drifts, that hold for the exact images of tuples that were undone by such shifts.
+
+    ``shifts`` by attribute: the largest of the tuples that a row is made of, or one for all rows;
+    :data:`~pulse.stream.steps.EXACT` where nothing was rounded.
+    """
+    err, drift = dict(relation.err), dict(relation.drift)
+    for name, shift in shifts.items():
+        # Between its tuples a truth is no further off than at them, and they lie within the bound of the model.
+        size = magnitudes(relation.models[name], relation.lo, relation.hi) + err[name]
+        rate = np.where(np.equal(shift, EXACT), 0.0, (TERM * (size + shift) + _LEAST) * GROWN)
+        if not rate.any():
+            continue
+        err[name] = (err[name] + rate) * np.where(rate > 0.0, GROWN, 1.0)
+        if name in drift:
+            more = relation.accumulated(rate)
+            drift[name] = (drift[name] + more) * np.where(more > 0.0, GROWN, 1.0)
+    return replace(relation, err=err, drift=drift)
 
 
 def lacks(name: str) -> str:

@@ -102,7 +102,7 @@ class Session:
 
     def open(self, path: str | os.PathLike[str], *, version: int | None = None, as_of: Any = None) -> Model:
         """A stored model: its newest version or an older one that is kept, or as it was known at a time."""
-        return Model(Path(path), version, as_of)
+        return Model(_path_of_model(path, "open"), version, as_of)
 
     def fit(
         self,
@@ -116,6 +116,7 @@ class Session:
         degree: int | str | None = None,
         max_gap: str | float | None = None,
         nonfinite: str = "reject",
+        late: str = "refuse",
         keep: str | Iterable[str] = (),
         points: bool = False,
         format: str | Format | None = None,
@@ -136,8 +137,15 @@ class Session:
         else hands out Arrow data (``__arrow_c_stream__``).
         ``model`` maps attributes to their truth (``linear``, ``step``, ``samples``). ``error`` bounds the value,
         ``drift`` the integral; each one bound for all attributes (``"0.05%"``, ``0.01``, ``"0.05% or 0.001"``)
-        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default for bounds on
-        integrals alone; else 1. ``keep`` names unmodelled attributes. Without ``out`` the model lives as long as this process.
+        or a mapping. ``degree`` is 0 to 5 or ``"auto"``, constants or lines per segment: the default where a bound
+        on integrals is asked (but for ``linear`` with both bounds); else 1. ``keep`` names unmodelled attributes.
+
+        A table or frame has no order of arrival: its tuples are sorted by key and time, those of one instant as they stand.
+        Files are read as they are given. Late tuples, and with ``nonfinite="reject"`` those with a value that is no number, are
+        set aside with a :class:`~pulse.runtime.fit_aside.SetAsideWarning`. A fit more than 1 % of whose tuples are late is
+        refused (:class:`~pulse.runtime.fit_aside.LateTuplesError`) and writes nothing, unless ``late="aside"``.
+
+        Without ``out`` the model lives as long as this process.
         With ``points`` every tuple of attributes that are ``samples`` is kept as it is, and windows are over tuples.
         ``for_query`` chooses the bounds of the attributes that have none so that this query's ERROR WITHIN holds; the query
         calls the data ``stream``, and its ``parameters`` are given here. ``keep_tuples`` keeps the tuples beside the model, all
@@ -146,6 +154,7 @@ class Session:
         change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
         from pulse.operators.fit_spec import FitSpec
+        from pulse.runtime.fit_aside import check_policy, warn_of
         from pulse.runtime.fit_data import Engine
         from pulse.runtime.fit_history import parse_keep
         from pulse.runtime.fit_order import Order, completed
@@ -176,6 +185,8 @@ class Session:
             overwrite=overwrite,
             append=append,
             keep_tuples=parse_keep(keep_tuples),
+            late=check_policy(late),
+            told=warn_of,
             progress=progress,
         )
 
@@ -215,7 +226,7 @@ class Session:
 
     def register(self, name: str, model: Model | str | os.PathLike[str]) -> Model:
         """Give a stored model the name of a stream, for all queries of this session."""
-        found = model if isinstance(model, Model) else self.open(model)
+        found = self._model(name, model)
         self._streams[name] = found
         return found
 
@@ -255,7 +266,7 @@ class Session:
         return Answer(
             order.query.bind(order.parameters),
             order.paths,
-            asked=order.query,
+            given=order.parameters,
             spark=self._spark_if_any(),
             lineage=lineage,
             evolution=evolution_of(order.schemas, accents, evolution, accumulate=accumulate, later=later),
@@ -322,7 +333,7 @@ class Session:
         known = order.query.parameters
         if not set(known) <= set(given):
             return explain(order.query, degrees(order.paths))
-        return Answer(order.query.bind(given), order.paths).explain()
+        return Answer(order.query.bind(given), order.paths, given=given).explain()
 
     def sweep(
         self,
@@ -390,15 +401,27 @@ class Session:
         from pulse.language import parse
         from pulse.plan.versions import read_as_of
 
+        if streams is not None and not isinstance(streams, Mapping):
+            raise SessionError(
+                f"streams: expected models by the names that the query calls them, {{'S': model}}, got {type(streams).__name__}"
+            )
         known = dict(self._streams)
         for name, model in (streams or {}).items():
-            known[name] = model if isinstance(model, Model) else self.open(model)
+            known[name] = self._model(name, model)
         parsed = parse(query, {name: model.schema for name, model in known.items()}, tuple(parameters))
         if possible:
             parsed = replace(parsed, possible=True)
         parsed = read_as_of(parsed, as_of, version)
         paths = {name: model.stored for name, model in known.items()}
         return _Question(parsed, paths, dict(parameters), {name: one.schema for name, one in known.items()})
+
+    def _model(self, name: str, given: Any) -> Model:
+        """The model that a query calls ``name``."""
+        if not isinstance(name, str):
+            raise SessionError(
+                f"streams: the name of a stream is a text, got {name!r} ({type(name).__name__})"
+            )
+        return given if isinstance(given, Model) else Model(_path_of_model(given, f"stream {name}"))
 
     def _spark_if_any(self) -> Callable[[], SparkSession] | None:
         return None if self.engine == "local" else lambda: self.spark
@@ -419,6 +442,19 @@ class _Question(NamedTuple):
     paths: dict[str, Stored]
     parameters: dict[str, Any]
     schemas: dict[str, StreamSchema]
+
+
+def _path_of_model(given: Any, where: str) -> Path:
+    """The folder of a stored model; what to do with data that was not modelled yet."""
+    if isinstance(given, (str, os.PathLike)):
+        return Path(given)
+    if isinstance(given, Model):
+        return given.path
+    kind = f"{type(given).__module__.partition('.')[0]}.{type(given).__name__}"
+    raise SessionError(
+        f"{where}: expected a Model or the path of a stored one, got {kind}; queries are of models: fit data first, "
+        "model = session.fit(data, model={'x': 'linear'}, key=…, time=…, error=…)"
+    )
 
 
 def _folder(out: str | os.PathLike[str]) -> Path:

@@ -26,6 +26,7 @@ SECOND = Long(10) ** 6
 GRAIN = 1e-3  # microseconds: ranges that meet may miss each other by this, and four units in the last place
 ULP = 2.0**-52
 INNER = 3  # random instants per stretch
+TINIEST = Long(2) ** -1060  # of what cannot be asked for: rounding of numbers below the smallest normal one
 
 
 @dataclass
@@ -118,10 +119,11 @@ def _truth(tuples: pa.Table, key: Any, spec: FitSpec) -> _Truth:
         raise ValueError("expected tuples in order where those that are not finite make holes")
     newest = np.maximum.accumulate(np.where(finite, place, -1)) if len(t) else place
     used = finite & (place >= np.append(-1, newest[:-1]))
-    unknown = np.cumsum(~finite) if holes else np.zeros(len(t), dtype=np.int64)  # how many before
+    ends = ~finite & ~_replaced(place, finite, lines)  # what is known
+    unknown = np.cumsum(ends) if holes else np.zeros(len(t), dtype=np.int64)  # how many before
     held = np.full(len(t), -1)  # the instant at which nobody knows any more, after the tuple
     if holes:
-        bad = np.flatnonzero(~finite)
+        bad = np.flatnonzero(ends)
         before = np.searchsorted(np.flatnonzero(finite), bad) - 1
         some = before >= 0
         previous = np.flatnonzero(finite)[before[some]]
@@ -167,6 +169,17 @@ def _truth(tuples: pa.Table, key: Any, spec: FitSpec) -> _Truth:
     run = np.cumsum(new_run)[piece]
     run_end = pd.Series(end).groupby(run).transform("max").to_numpy() if len(piece) else end
     return _Truth(key[a[piece]], t[a[piece]], end, run, first, last, row[b[piece]], fresh, run_end, points)
+
+
+def _replaced(place: Any, finite: Any, lines: bool) -> Any:
+    """Which tuples that are no numbers have one of their key and instant after them, and no line arrives at them."""
+    after: dict[int, int] = {int(place[i]): i for i in np.flatnonzero(finite)}
+    before: dict[int, int] = {int(place[i]): int(i) for i in np.flatnonzero(finite)[::-1]}
+    out = np.zeros(len(place), dtype=bool)
+    for i in np.flatnonzero(~finite):
+        at = int(place[i])
+        out[i] = after.get(at, -1) > i and (not lines or before[at] < i)
+    return out
 
 
 def _changes(tuples: pa.Table, rows: Any, spec: FitSpec) -> Any:
@@ -346,7 +359,10 @@ def _check_attribute(
     if kind == "linear":
         parts += _kinks(y0, y1, error) + _kinks(y0, y1, drift)
     met: Any = (s.begin == truth.begin[p]) & (s.begin_rest == 0) if kind == "samples" else True
-    certified, rounding = err + np.where(err > 0, tiny, 0), size * 1e-14 + slope * 2e-9
+    certified, rounding = (
+        err + np.where(err > 0, tiny, 0),
+        size * 1e-14 + slope * 2e-9 + TINIEST * (1 + reach),
+    )
     deviations = [deviation(part) for part in parts]
     for part, off in zip(parts, deviations, strict=True):
         d, at = np.abs(off), s.begin + (s.end - s.begin) * part
@@ -356,7 +372,9 @@ def _check_attribute(
             over = met & (d > asked * (1 + 1e-9) + rounding)
             found.add(over, f"{name} is off by more than asked", key[r], at, d, asked)
     if isinstance(error, Absolute):
-        over = err > error.value * (1 + 1e-9) + size.astype(float) * 1e-14 + slope.astype(float) * 3e-9
+        over = err > error.value * (1 + 1e-9) + size.astype(float) * 1e-14 + slope.astype(
+            float
+        ) * 3e-9 + float(TINIEST)
         found.add(over, f"{name} certifies more than was asked", key[r], s.begin, err)
     if kind == "samples":
         return
@@ -377,15 +395,15 @@ def _check_drift(
 ) -> None:  # fmt: skip
     r, run = s.row, s.truth.run[s.piece]
     y0, y1, length, size = numbers
-    certified = ranges.drift(name)
-    if certified.mask.any():
-        found.texts.append(f"{name} has segments of unknown drift")
-        return
-    bound = certified.filled(0.0)[r]
     whole = areas[1]
     start = np.append(True, run[1:] != run[:-1])
     delta = _restarted(whole, start) - whole  # what stands at each stretch's begin
     weight = _restarted(size * length, start)
+    bound = np.ma.filled(ranges.drift(name), np.inf)[r]
+    needless = np.isinf(bound) & (
+        weight < 1e306
+    )  # where the integral is beyond floats, its drift may be unknown
+    found.add(needless, f"{name} has segments of unknown drift", key[r], s.begin)
     tiny = np.where(bound > 0, weight * Long(2) ** -58, 0)
     for part, area in zip(parts, areas, strict=True):
         swell = np.abs(delta + area)
@@ -394,7 +412,7 @@ def _check_drift(
         if drift is not None:
             asked = drift.at((y0 + (y1 - y0) * part).astype(float))
             found.add(
-                swell > asked * (1 + 1e-9) + weight * 1e-14,
+                swell > asked * (1 + 1e-9) + weight * 1e-14 + TINIEST,
                 f"{name} drifts by more than asked", key[r], at, swell, asked,
             )  # fmt: skip
 

@@ -261,12 +261,23 @@ class TruthRun(NamedTuple):
     point: list[float] | None
 
 
+def _number_follows(tuples: list[tuple[int, list[float], int]]) -> bool:
+    """Whether a number of the first one's instant comes before anything later."""
+    for t, values, _ in tuples:
+        if t > tuples[0][0]:
+            return False
+        if t == tuples[0][0] and all(math.isfinite(x) for x in values):
+            return True
+    return False
+
+
 def truth_runs(
     tuples: list[tuple[int, list[float], int]], kinds: list[str], max_gap: int = -1
 ) -> list[TruthRun]:
     """The runs of a key's tuples ``(microseconds, values, code of the unmodelled attributes)`` in arrival order.
 
-    Late tuples are left out; tuples that are not finite begin a hole.
+    Late tuples are left out; tuples that are not finite begin a hole, unless a number of their instant comes after them. But a
+    line that would have to arrive at one ends before.
     """
     lines = "linear" in kinds
     runs: list[TruthRun] = []
@@ -299,15 +310,16 @@ def truth_runs(
         jump = any(kind == "linear" and here[0][1][a] != here[-1][1][a] for a, kind in enumerate(kinds))
         return jump or here[-1][2] != before[-1][2]
 
-    for t, values, change in tuples:
+    for number, (t, values, change) in enumerate(tuples):
         if newest is not None and t < newest:
             continue
         silent = bool(open_run) and 0 <= max_gap < t - open_run[-1][0][0]
         if not all(math.isfinite(x) for x in values):
-            if open_run:
+            replaced = _number_follows(tuples[number:])
+            newest = t
+            if open_run and not (replaced and (not lines or t == open_run[-1][0][0])):
                 holds = not lines and not silent and t > open_run[-1][0][0]
                 close(t if holds else None)
-                newest = t
             continue
         if silent:
             close(None)
@@ -338,6 +350,9 @@ class Asked(NamedTuple):
     floor: float = -1.0
     drift_rel: float = -1.0
     drift_floor: float = -1.0
+
+
+_TINIEST = Fraction(2) ** -1060  # rounding of numbers below the smallest normal one: less cannot be asked for
 
 
 def _offset_tolerance(row: Row) -> Fraction:
@@ -462,11 +477,16 @@ def _check_attribute(
                 problems.append(f"attribute {a} at {at}: off by {float(d)}, certified {row.err[a]}")
             if asked.rel >= 0:
                 bound = max(Fraction(asked.rel) * abs(truth(part)), Fraction(asked.floor))
-                if d > bound * (1 + Fraction(1, 10**9)) + size / 10**14 + slope * 2 / 10**9 + unsharp:
+                room = size / 10**14 + slope * 2 / 10**9 + unsharp + _TINIEST * (1 + reach_of_x)
+                if d > bound * (1 + Fraction(1, 10**9)) + room:
                     problems.append(f"attribute {a} at {at}: off by {float(d)}, asked {float(bound)}")
         if kind == "samples":
             continue
         weight += length * size
+        if not math.isfinite(row.drift[a]):  # unknown up to the end of the run: the integral is beyond floats
+            if weight < 10**306:
+                problems.append(f"attribute {a} from {float(begin)}: its drift is unknown")
+            continue
         shift = (begin - row.ref) / 10**6
         for part in looked:
             area = polynomial_integral(c, shift, shift + length * part)
@@ -477,7 +497,10 @@ def _check_attribute(
                 problems.append(f"attribute {a} at {at}: drifts {float(swell)}, certified {row.drift[a]}")
             if asked.drift_rel >= 0:
                 bound = max(Fraction(asked.drift_rel) * abs(truth(part)), Fraction(asked.drift_floor))
-                if swell > bound * (1 + Fraction(1, 10**9)) + weight / 10**14:
+                if (
+                    swell
+                    > bound * (1 + Fraction(1, 10**9)) + weight / 10**14 + _TINIEST * (1 + reach_of_x) ** 2
+                ):
                     problems.append(f"attribute {a} at {at}: drifts {float(swell)}, asked {float(bound)}")
         delta += polynomial_integral(c, shift, shift + length) - length * (ends[0] + ends[1]) / 2
 
@@ -797,82 +820,6 @@ def comparison_code(d: Fraction, e: Fraction, relation: str) -> int:
     return 3 if holds[0] else 2 if holds[1] else 1 if holds[2] else 0
 
 
-# --- validation: tuples against the models of their key (semantics 6.2), one by one, in fractions ---
-
-
-class Watched(NamedTuple):
-    """What a key's tuples come to: a kind per tuple, and the rows `(begin, end, [coefficients], [err])` in order of arrival."""
-
-    kinds: list[str]
-    rows: list[tuple[int, int, list[list[Fraction]], list[Fraction]]]
-
-
-def watch(
-    tuples: list[tuple[int, list[float]]],
-    truths: list[str],
-    bounds: list[tuple[float, float]],
-    horizon: int,
-    slopes: list[float],
-) -> Watched:
-    """Validate one key's tuples `(microseconds, values)` against models `x = x + slope * t`; bounds are (share, floor)."""
-    kinds: list[str] = []
-    rows: list[tuple[int, int, list[list[Fraction]], list[Fraction]]] = []
-    start, err, seen = None, [], None
-    origin: list[Fraction] = []
-
-    def model(a: int, t: int) -> Fraction:
-        assert start is not None
-        return origin[a] + Fraction(slopes[a]) * Fraction(t - start, 10**6)
-
-    def allowed(a: int, least: Fraction) -> Fraction:
-        share, floor = map(Fraction, bounds[a])
-        return min(err[a], max(share * least, floor))
-
-    for t, values in tuples:
-        exact = [Fraction(v) for v in values if math.isfinite(v)]
-        if len(exact) < len(values):
-            kinds.append("not finite")
-            continue
-        if seen is not None and t < seen[0]:
-            kinds.append("late")
-            continue
-        kind = "validated"
-        if seen is None or start is None:
-            kind = "first"
-        else:
-            before, old = seen
-            until, held = min(t, start + horizon), True
-            for a, truth in enumerate(truths):
-                if truth == "samples" or until <= before:
-                    continue
-                end = old[a]
-                if truth == "linear":
-                    end = old[a] + (exact[a] - old[a]) * Fraction(until - before, t - before)
-                least = Fraction(0) if old[a] * end < 0 else min(abs(old[a]), abs(end))
-                off = max(abs(old[a] - model(a, before)), abs(end - model(a, until)))
-                held = held and off <= allowed(a, least)
-            if t >= start + horizon:
-                kind = "expired"
-            elif not held or any(abs(v - model(a, t)) > allowed(a, abs(v)) for a, v in enumerate(exact)):
-                kind = "violated"
-            if not held:
-                lines = [
-                    [
-                        old[a],
-                        Fraction(0) if truth == "step" else (exact[a] - old[a]) / Fraction(t - before, 10**6),
-                    ]
-                    for a, truth in enumerate(truths)
-                ]
-                rows.append((before, until, lines, [Fraction(0)] * len(truths)))
-        if kind != "validated":
-            start, origin = t, exact
-            err = [max(Fraction(s) * abs(v), Fraction(f)) for (s, f), v in zip(bounds, exact, strict=True)]
-            rows.append((t, t + horizon, [[v, Fraction(s)] for v, s in zip(exact, slopes, strict=True)], err))
-        seen = (t, exact)
-        kinds.append(kind)
-    return Watched(kinds, rows)
-
-
 def in_force(rows: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
     """Rows `(begin, end, what)` of one key in order of arrival, starts never falling: each ends those before (1.4)."""
     kept: list[tuple[int, int, Any]] = []
@@ -905,10 +852,31 @@ def run_program(
     ``columns[j][i]`` is ``(value, bound, code)`` of column ``j`` at place ``i``. Steps are named as their module's text does.
     """
     named = (
-        *("FILL", "ADD", "SUBTRACT", "MULTIPLY", "DIVIDE", "NEGATE", "ABSOLUTE", "PRODUCT_ERROR"),
-        *("QUOTIENT_ERROR", "COMPARE", "LOWER", "RAISE", "NEVER", "CHECK", "COUNT", "FIGURES"),
+        *(
+            "FILL",
+            "ADD",
+            "SUBTRACT",
+            "MULTIPLY",
+            "DIVIDE",
+            "NEGATE",
+            "ABSOLUTE",
+            "SUM_ERROR",
+            "DIFFERENCE_ERROR",
+        ),
+        *(
+            "PRODUCT_ERROR",
+            "QUOTIENT_ERROR",
+            "COMPARE",
+            "LOWER",
+            "RAISE",
+            "NEVER",
+            "CHECK",
+            "COUNT",
+            "FIGURES",
+        ),
     )
     counts, figures = [0, 0, 0], {}
+    unit, grown = Fraction(1, 2**53), 1 + Fraction(16, 2**53)  # one rounding; what computed bounds grow by
     before = False
     for i, begin in enumerate(begins):
         here = [column[i] for column in columns]
@@ -930,20 +898,26 @@ def run_program(
                     number[to] = -number[a]
                 case "ABSOLUTE":
                     number[to] = abs(number[a])
+                case "SUM_ERROR" | "DIFFERENCE_ERROR":
+                    other_side = number[c] if named[op] == "SUM_ERROR" else -number[c]
+                    exact = number[a] + other_side
+                    number[to] = (number[b] + number[d]) * grown + abs(exact - Fraction(float(exact)))
                 case "PRODUCT_ERROR":  # the largest that any truth is off by
                     ends = [
                         (number[a] + s * number[b]) * (number[c] + r * number[d])
                         for s in (-1, 1)
                         for r in (-1, 1)
                     ]
-                    number[to] = max(abs(end - number[a] * number[c]) for end in ends)
+                    product = number[a] * number[c]
+                    number[to] = max(abs(end - product) for end in ends) * grown + unit * abs(product)
                 case "QUOTIENT_ERROR":
                     ends = [
                         (number[a] + s * number[b]) / (number[c] + r * number[d])
                         for s in (-1, 1)
                         for r in (-1, 1)
                     ]
-                    number[to] = max(abs(end - number[a] / number[c]) for end in ends)
+                    quotient = number[a] / number[c]
+                    number[to] = max(abs(end - quotient) for end in ends) * grown + unit * abs(quotient)
                 case "COMPARE":
                     relation = (">", ">=", "=", "!=")[other % 4]
                     told = comparison_code(number[a] - number[c], number[b] + number[d], relation)
@@ -972,19 +946,16 @@ def run_program(
 def superseded(rows, holes=False):
     """How many of the tuples ``(key, time, is finite)`` that have a place share key and instant with a later one that has.
 
-    A tuple has a place unless it is late, or no number; with ``holes`` such a one moves time on where something was known.
+    A tuple has a place unless it is late, or no number; with ``holes`` such a one moves time on.
     """
     placed: dict[object, list] = {}
     newest: dict[object, float] = {}
-    known = set()
     for key, time, finite in rows:
         if time < newest.get(key, time):
             continue
         if finite:
             placed.setdefault(key, []).append(time)
             newest[key] = time
-            known.add(key)
-        elif holes and key in known:
+        elif holes:
             newest[key] = time
-            known.discard(key)
     return sum(len(times) - len(set(times)) for times in placed.values())

@@ -46,6 +46,33 @@ def functions(draw, scale, *, points=True, max_pieces=6):
     return Function(ranges, ref, lo, hi)
 
 
+@st.composite
+def slivered(draw):
+    """Piece columns over all of ``[0, 1)`` s whose ends crowd within a few nanoseconds: most pieces are slivers."""
+    steps = draw(st.lists(st.sampled_from([0.1, 0.4, 0.6, 0.9, 1.1, 2.5]), max_size=6))
+    at = 0.5 + (np.cumsum([draw(st.sampled_from([0.0, 0.3, 0.7])), *steps]) * 1e-9)
+    ends = np.array([0.0, *at, 1.0])
+    far = draw(st.sampled_from([0, 0, 1, 500_000, -1_000_000]))  # microseconds from the reference
+    ref = np.full(len(ends) - 1, EPOCH_US + far)
+    return ref, ends[:-1] - far / 1e6, ends[1:] - far / 1e6
+
+
+@st.composite
+def rounded(draw):
+    """Piece columns of one function whose ends are thirds of a second, about references so far away that ends are rounded."""
+    ends = sorted(draw(st.sets(st.integers(0, 12), min_size=2, max_size=6)))
+    shifts = draw(
+        st.lists(
+            st.sampled_from([0, 0, 1_000_000, 10**15, -(10**15)]),
+            min_size=len(ends) - 1,
+            max_size=len(ends) - 1,
+        )
+    )
+    far = np.array(shifts, np.int64)
+    at = np.array(ends) / 3
+    return EPOCH_US + far, at[:-1] - far / 1e6, at[1:] - far / 1e6
+
+
 # Polynomials given by roots on a grid of quarters, so that they, and their coefficients, are exact in floats.
 quarters = st.integers(-16, 16).map(lambda x: x / 4)
 grid_roots = st.lists(quarters, max_size=5)
@@ -161,6 +188,25 @@ def value_shapes():
     )
 
 
+TINY = [0.0, 5e-324, -5e-324, 1.5e-323, 2.2e-308, 1e-310, -3e-309, 1e-300]
+HUGE = [1e300, -1e300, 9.5e299, 3e300, 0.0, 1.0]
+OFFSETS = [1e15, -1e15, 2.0**53 - 1, 4e15]
+
+
+def extreme_shapes():
+    """Values at the edges of floats: subnormal ones, ones near 1e300, small steps on large offsets, and ones that cancel."""
+    small = st.lists(st.sampled_from([0.0, 0.125, 0.25, 1.0, -0.5, 3.0]), min_size=1, max_size=12)
+    cancelling = st.sampled_from([1e15, -1e15, 1e15 + 1, 0.1, -0.1, 1.0])
+    return st.one_of(
+        st.lists(st.sampled_from(TINY), min_size=1, max_size=10),
+        st.lists(st.sampled_from([*TINY, 1.0]), min_size=1, max_size=10),
+        st.lists(st.sampled_from(HUGE), min_size=1, max_size=10),
+        st.builds(lambda x, m: [x * one for one in m], st.sampled_from([1e300, 1e-310, 3e-308]), small),
+        st.builds(lambda base, steps: [base + one for one in steps], st.sampled_from(OFFSETS), small),
+        st.lists(cancelling, min_size=1, max_size=12),
+    )
+
+
 @st.composite
 def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, max_keys=2, shapes=None):
     """Streams with any spacing from microseconds to years, equal timestamps and unmodelled changes."""
@@ -182,12 +228,22 @@ def tuple_streams(draw, kinds=("linear", "step", "samples"), max_attributes=2, m
 
 @st.composite
 def relations(
-    draw, *, max_keys=3, max_rows=4, points=True, codes=(3,), degree=2, holes=True, bounds=(0.0, 0.25, 1.0)
+    draw,
+    *,
+    max_keys=3,
+    max_rows=4,
+    points=True,
+    codes=(3,),
+    degree=2,
+    holes=True,
+    bounds=(0.0, 0.25, 1.0),
+    far=10**15,
 ):
     """Rows on a grid of seconds, of models with small whole coefficients about their start, references near and far.
 
     Keys ``k`` (text) and ``n`` (number), models ``x`` and ``y``, unmodelled ``u``, and one cause per row. Far references (1e9
-    seconds) are of lines, which stay exact in floats. Drifts are known: what any truth within the bounds adds up to.
+    seconds; ``far`` in microseconds) are of lines, which stay exact in floats. Drifts are known: what any truth within the bounds
+    adds up to.
     """
     import pyarrow as pa
 
@@ -207,7 +263,7 @@ def relations(
             hole = draw(st.sampled_from([0, 0, 0, 1])) if holes else 0
             at += 1_000_000 * hole
             length = 1_000_000 * draw(st.integers(0 if points else 1, 3))
-            shift = draw(st.sampled_from([0, 0, -1_000_000, length, 10**15]))
+            shift = draw(st.sampled_from([0, 0, -1_000_000, length, far]))
             ref.append(at + shift)
             lo.append(-shift / 1e6)
             hi.append((length - shift) / 1e6)
@@ -245,3 +301,54 @@ def relations(
         {"u": pa.array(draw(st.lists(st.sampled_from([1, 2, None]), min_size=n, max_size=n)), pa.int64())},
         Lineage.of(pa.array(causes, LINEAGE)),
     )
+
+
+class KeyTuples(NamedTuple):
+    """The tuples of one key: microseconds from a start, and two attributes."""
+
+    times: list[int]
+    x: list[float]
+    y: list[float]
+
+
+class FilteredStream(NamedTuple):
+    """Keys, how they are fitted, a filter on one attribute, functions over the keys that pass, and a limit for HAVING."""
+
+    keys: list[KeyTuples]
+    kind: str
+    error: float
+    compared: str
+    relation: str
+    level: float
+    functions: tuple[str, ...]
+    limit: float
+    window: str
+
+
+@st.composite
+def filtered_streams(draw):
+    """Streams whose keys pass a threshold, by much or within their error, for seconds or for less than a nanosecond."""
+    steps = st.sampled_from([1, 1, 1_000, 250_000, 1_000_000, 1_000_000, 3_000_000])
+    level = draw(st.sampled_from([5.0, 4.9, 5.000437]))
+    error = draw(st.sampled_from([0.0, 0.0099, 0.01, 0.2, 1.0]))
+    near = st.sampled_from([level - 0.15, level + 0.15, level, level + 0.01, level - 0.005])
+    value = st.one_of(near, st.sampled_from([0.0, 1.0, 10.0, -3.0, 100.0]))
+    kind = draw(st.sampled_from(["linear", "linear", "step"]))
+    keys = []
+    for _ in range(draw(st.integers(1, 4))):
+        lengths = draw(st.lists(steps, min_size=1, max_size=6))
+        times = [0, *np.cumsum(lengths).tolist()]
+        begin = draw(st.sampled_from([0, 0, 1, 500_000]))
+        n = len(times)
+        x, y = (draw(st.lists(value, min_size=n, max_size=n)) for _ in range(2))
+        if kind == "step":  # the last tuple stands for an instant: let it be as the one before
+            x[-1], y[-1] = x[-2], y[-2]
+        keys.append(KeyTuples([begin + t for t in times], x, y))
+    relation = draw(st.sampled_from(["<", "<=", ">", ">=", "<>"]))
+    functions = tuple(
+        draw(st.lists(st.sampled_from(["min", "max", "sum", "avg"]), min_size=1, max_size=2, unique=True))
+    )
+    compared = draw(st.sampled_from(["x", "x", "y"]))
+    limit = draw(st.sampled_from([level, 4.0, 9.0, 0.5]))
+    window = draw(st.sampled_from(["avg", "min", "max", "sum"]))
+    return FilteredStream(keys, kind, error, compared, relation, level, functions, limit, window)

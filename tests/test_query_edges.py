@@ -478,3 +478,52 @@ def test_the_edges_on_spark(spark: Any, text: str) -> None:
         assert sorted(map(str, here.tuples().to_pylist())) == sorted(
             map(str, there.tuples().toArrow().to_pylist())
         )
+
+
+# -- distances in degrees -------------------------------------------------------------------------------------
+
+DEGREES = [(1, 0, 54.1, 12.1), (1, 10, 54.2, 12.1), (2, 0, 54.1, 12.2), (2, 10, 54.2, 12.3)]
+
+
+@pytest.mark.parametrize("names", ["lat lon", "latitude longitude", "Lon Lat", "pos_lat pos_lng"])
+def test_a_distance_of_degrees_is_refused_with_what_to_do(names: str) -> None:
+    S = fitted(DEGREES, f"id t {names}")
+    a, b = names.split()
+    text = f"select A.id, B.id from S A join S B on (A.id <> B.id) where distance(A.{a}, A.{b}, B.{a}, B.{b}) < 500"
+    with pytest.raises(
+        PulseError, match=rf"'{a}' and '{b}' are degrees: .* --format ais projects them to x and y"
+    ):
+        ask(text, S=S)
+    with pytest.raises(PulseError, match="are degrees"):
+        ask(f"select id from S where distance({a}, {b}, 54.1, 12.1) < 500", S=S)
+    renamed = (
+        f"select id from (select id, {a} as x, {b} as y from S) as R where distance(x, y, 54.1, 12.1) < 0.05"
+    )
+    assert pieces(ask(renamed, S=S), "id") == [(1, 0.0, 5.0)]
+
+
+def test_a_distance_of_degrees_that_is_spelled_out_is_noted() -> None:
+    S = fitted(DEGREES, "id t lat lon")
+    text = "select id from S where sqrt(pow(lat - 54.1, 2) + pow(lon - 12.1, 2)) < 500"
+    (note,) = ask(text, S=S).notes
+    assert "degrees, not metres" in note
+    assert ask("select id from S where lat < 54.15 and lon < 13", S=S).notes == ()
+    assert ask(text.replace("lat", "x").replace("lon", "y"), S=fitted(DEGREES, "id t x y")).notes == ()
+
+
+# -- bounds on value and integral together --------------------------------------------------------------------
+
+
+def test_averages_over_a_night_are_equal_also_with_a_bound_on_the_value() -> None:
+    """A price that walks for 200 s and then stays: windows of 4 s and 20 s over the night have one mean, as the truth has."""
+    walk = [("a", i, 100.0 + ((i * 7) % 11) / 10 + i / 100) for i in range(200)]
+    rows = [*walk, ("a", 2000, 100.0), ("a", 2001, 101.0)]
+    mean = "select k, avg(x) as m from S[size {} advance 2]"
+    text = (
+        f"select A.k, A.m - B.m as d from ({mean.format(4)}) as A join ({mean.format(20)}) as B on (A.k = B.k) "
+        "where A.m > B.m"
+    )
+    for bounds in ({"drift": "0.005%"}, {"error": "0.05%", "drift": "0.005%"}):
+        S = fitted(rows, truth="step", **{"error": None, **bounds})
+        assert S.manifest.fit["degree"] == "auto"
+        assert [t for t, *_ in samples(ask(text, S=S)) if 220 < t < 2000] == []

@@ -32,6 +32,7 @@ from pulse.core import (
 )
 from pulse.core.order import find_overlap
 from pulse.datasets.errors import DatasetError, UnknownFormatError
+from pulse.language import LanguageError
 from pulse.operators.fit_spec import FitSpec, FitSpecError
 from pulse.session import Session, SessionError
 from pulse.store.errors import ModelExistsError, StoreError, WriteError
@@ -220,7 +221,7 @@ def test_late_data_is_set_aside_from_what_it_is_appended_to(tmp_path: Path) -> N
     local.fit(first, **ASKED, out=tmp_path / "model")
     for _ in range(2):  # nothing but late data, twice: nothing of it may be lost
         late = tuples([3, 5], k=["a", "a"], x=[7, 8])
-        model = local.fit(late, **ASKED, out=tmp_path / "model", append=True)
+        model = local.fit(late, **ASKED, out=tmp_path / "model", append=True, late="aside")
     aside = model.aside()
     assert aside is not None
     assert (aside.num_rows, model.manifest.counts["late"], model.manifest.tuples) == (4, 4, 6)
@@ -228,7 +229,7 @@ def test_late_data_is_set_aside_from_what_it_is_appended_to(tmp_path: Path) -> N
 
 
 def test_appending_after_a_hole(tmp_path: Path) -> None:
-    asked = {**ASKED, "nonfinite": "hole"}
+    asked = {**ASKED, "nonfinite": "hole", "late": "aside"}
     first, second = tuples([100, 110], x=[1, None]), tuples([50, 105, 120], x=[2, 2, 3])
     local.fit(first, **asked, out=tmp_path / "model")
     model = local.fit(second, **asked, out=tmp_path / "model", append=True)
@@ -278,7 +279,8 @@ def test_a_folder_that_is_no_model_stays(tmp_path: Path) -> None:
 def test_input_that_overlaps_in_time(tmp_path: Path) -> None:
     """Whatever a later file says of times before an earlier one's end is late."""
     one, two = walk(500, seed=1), walk(500, seed=2, start=100)
-    model = local.fit([*files(tmp_path / "a", one, []), *files(tmp_path / "b", two, [])], **ASKED)
+    paths = [*files(tmp_path / "a", one, []), *files(tmp_path / "b", two, [])]
+    model = local.fit(paths, **ASKED, late="aside")
     both = pa.concat_tables([one, two])
     assert certificates.problems(both, model.read(), spec_of(model)) == []
     aside = model.aside()
@@ -446,10 +448,10 @@ def test_a_killed_fit_leaves_the_old_model_or_none(tmp_path: Path, how: str) -> 
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT)
     try:
         for _ in range(600):
-            if list(tmp_path.glob(".model.*.tmp/part*")):
+            if list(tmp_path.glob(".model.staging/part*")):
                 break
             time.sleep(0.1)
-        assert list(tmp_path.glob(".model.*.tmp/part*"))
+        assert list(tmp_path.glob(".model.staging/part*"))
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -494,3 +496,72 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(WriteError, match="Permission denied"):
         local.fit(walk(50), **ASKED, out=tmp_path / "model")
+
+
+# -- arguments that are no query, no model, or cannot be told apart --------------------------------------------
+
+
+@pytest.mark.parametrize("query", [None, 5, b"select x from S", ["select x from S"]])
+def test_a_query_that_is_no_text_is_refused_as_such(query: Any) -> None:
+    for ask in (local.sql, local.sweep, local.explain, lambda text: local.revised(text, 1)):
+        with pytest.raises(
+            LanguageError, match=rf"expected the text of a query, .* got {type(query).__name__}"
+        ):
+            ask(query)
+    with pytest.raises(LanguageError, match="expected the text of a query"):
+        local.fit(walk(30), **{**ASKED, "for_query": query or 5})
+
+
+def test_data_in_the_place_of_a_model_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    frame = walk(30).to_pandas()
+    for ask in (
+        lambda: local.sql("select x from S", streams={"S": frame}),
+        lambda: local.sweep("select x from S where x > :c", streams={"S": frame}, c=[1]),
+        lambda: Session(engine="local").register("S", frame),
+    ):
+        with pytest.raises(
+            SessionError, match=r"stream S: expected a Model or the path .* got pandas.DataFrame.*session.fit"
+        ):
+            ask()
+    with pytest.raises(SessionError, match="open: expected a Model"):
+        local.open(frame)
+    model = local.fit(walk(30), **ASKED)
+    assert local.open(model).manifest == model.manifest
+    with pytest.raises(SessionError, match="expected models by the names that the query calls them"):
+        local.sql("select x from S", streams=model)  # type: ignore[arg-type]
+    with pytest.raises(SessionError, match="the name of a stream is a text, got 3"):
+        local.sql("select x from S", streams={3: model})  # type: ignore[dict-item]
+
+
+def test_columns_of_one_name_are_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+    once = walk(30)
+    twice = pa.table([*once.columns, once.column("x")], names=[*once.column_names, "x"])
+    other = pa.table(
+        [*once.columns, once.column("x"), once.column("x")], names=[*once.column_names, "y", "y"]
+    )
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    frame = pd.concat([once.to_pandas(), once.to_pandas()[["x"]]], axis=1)
+    plain = spark.createDataFrame(once)
+    joined = plain.select("*", plain.x)
+    for data in (twice, tmp_path / "twice.parquet", frame, joined):
+        with pytest.raises(pulse.PulseError, match=r"columns .*called 'x'.*rename all but one"):
+            Session(engine="local" if data is not joined else "spark", spark=spark).fit(data, **ASKED)
+    assert len(local.fit(other, **ASKED)) > 0  # what is not asked for does not matter
+    model = local.fit(once, **ASKED, keep_tuples=True)
+    revised = twice.slice(0, 1).append_column("kind", pa.array(["+I"]))
+    with pytest.raises(pulse.PulseError, match="2 columns are called 'x'"):
+        local.revise(model, revised)
+    stream = {
+        "source": "files",
+        "path": "twice.parquet",
+        "format": "parquet",
+        "key": "k",
+        "time": "t",
+        "error": 1,
+    }
+    job = {
+        "query": "select k, x from S",
+        "streams": {"S": {**stream, "model": {"x": "step"}, "horizon": "9 s"}},
+    }
+    with pytest.raises(pulse.PulseError, match="2 columns are called 'x'"):
+        local.run(job, folder=tmp_path)

@@ -7,6 +7,7 @@ its chord between them. A key's correction is *not* absorbed where
 * there is no tuple before or after: the key's truth begins or ends elsewhere now, or what is validated next hangs on it;
 * a model, or a repair, begins at the instant: it was made from what stood there;
 * no model was in force then: a tuple there begins one;
+* without it a silence, or with it none, is longer than the stream's ``max_gap``;
 * an attribute that ends models when it changes is another than the model's.
 """
 
@@ -118,6 +119,8 @@ def _held(
     meet = np.flatnonzero((force.code[row] == code[owner]) & (right > left))
     owner, row, left, right = owner[meet], row[meet], left[meet], right[meet]
     x0, x1 = (left - segments.ref[row]) / 1e6, (right - segments.ref[row]) / 1e6
+    if spec.max_gap is not None:
+        held[t1 - t0 > spec.max_gap] = False
     length = np.maximum(t1 - t0, 1)[owner]
     for a, (name, truth) in enumerate(spec.schema.modelled):
         if truth is Truth.SAMPLES:

@@ -10,8 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
+from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
 from pulse.validation.matching import pick, positions
+
+
+class AllotmentError(PulseError, ValueError):
+    """Bounds that are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +37,12 @@ class Allotment:
         n = len(self)
         for name, values in self.bounds.items():
             if len(values) != n or not (values >= 0.0).all():
-                raise ValueError(
+                raise AllotmentError(
                     f"allotment of {self.stream}: expected {n} bounds of '{name}', 0 or more, got {values}"
                 )
         for name, value in self.default.items():
             if not value >= 0.0:
-                raise ValueError(
+                raise AllotmentError(
                     f"allotment of {self.stream}: expected a default of '{name}', 0 or more, got {value}"
                 )
 
@@ -71,7 +76,9 @@ class Allotment:
     def tighter(self, other: Allotment) -> Allotment:
         """What keeps both: the smaller bound for every key of either, and the smaller default."""
         if self.stream != other.stream:
-            raise ValueError(f"expected two allotments of one stream, got {self.stream} and {other.stream}")
+            raise AllotmentError(
+                f"expected two allotments of one stream, got {self.stream} and {other.stream}"
+            )
         keys = tuple(
             pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(self.keys, other.keys, strict=True)
         )

@@ -29,19 +29,22 @@ from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.kernels import key_state
 from pulse.operators.at_rest import ends, listed, settled
+from pulse.operators.drops import Drops
 from pulse.operators.predict import PredictSpec, candidates, numbers
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import check_columns
+from pulse.validation.ceasing import ceased, push_over, resumed
 from pulse.validation.corrections import Elements
 from pulse.validation.replay import Replay, Revised
 from pulse.validation.revision_batch import RevisionBatch, in_order, log_columns, plain
-from pulse.validation.tuple_log import Chunk, TupleLog
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.tuple_log import Chunk, KeptLog, TupleLog
+from pulse.validation.validator import Counts, Pushed, Validator, ValidatorState
 
 BY_RADIUS = "radius"
 """What a job writes for a history that reaches back as far as the query's windows."""
 
-_STEPS = 8  # parts of the retention by which the log's beginning moves on
+STEPS = 8
+"""Parts of the retention by which the log's beginning moves on."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,18 @@ class Taken(NamedTuple):
     aside: pa.Table | None
     revisions: int = 0
     absorbed: int = 0
+
+
+class KeptHistory(NamedTuple):
+    """A history as data, without what its job says."""
+
+    log: KeptLog
+    anchor: ValidatorState
+    segments: Relation
+    fresh: list[Relation]
+    start: int
+    edge: int
+    arrived: int
 
 
 @dataclass
@@ -93,6 +108,24 @@ class History:
         """What tuples are made of."""
         return self.spec.schema
 
+    @property
+    def kept(self) -> KeptHistory:
+        """What is known."""
+        return KeptHistory(
+            self.log.kept, self.anchor.state, self.segments, self.fresh, self.start, self.edge, self.arrived
+        )
+
+    def recall(self, kept: KeptHistory) -> None:
+        """Go on from what was known; a ``ValueError`` where that is of another stream."""
+        columns = Columns.of(self.schema)
+        for one in (kept.segments, *kept.fresh):
+            if one.columns != columns:
+                raise ValueError(f"history: expected segments of {columns}, got {one.columns}")
+        self.log.recall(kept.log)
+        self.anchor.recall(kept.anchor)
+        self.segments, self.fresh = kept.segments, list(kept.fresh)
+        self.start, self.edge, self.arrived = kept.start, kept.edge, kept.arrived
+
     def copied(self) -> History:
         """A history that goes its own way until the next :meth:`advance`."""
         made = object.__new__(History)
@@ -101,8 +134,10 @@ class History:
 
     # -- tuples and revisions -----------------------------------------------------------------------------
 
-    def push(self, validator: Validator, table: pa.Table | pa.RecordBatch) -> Taken:
-        """Take tuples and revisions in order of arrival; what they change."""
+    def push(
+        self, validator: Validator, table: pa.Table | pa.RecordBatch, drops: Drops | None = None
+    ) -> Taken:
+        """Take tuples and revisions in order of arrival; what they change. Models end at ``drops`` of attributes."""
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, kind = self.schema, self.retention.kind
         check_columns(table.schema, schema, "tuples")
@@ -111,7 +146,7 @@ class History:
         batch = RevisionBatch.of(table, schema, kind)
         whole = len(batch.insertions) == batch.table.num_rows
         insertions = plain(batch.table if whole else batch.table.take(pa.array(batch.insertions)), schema)
-        pushed = validator.push(insertions)
+        pushed = self._pushed(validator, insertions, drops)
         if len(pushed.not_finite):
             batch.set_aside(batch.insertions[pushed.not_finite], "not finite")
         rejected = np.concatenate([pushed.late, pushed.not_finite])
@@ -127,12 +162,25 @@ class History:
         counts = replace(pushed.counts, tuples=table.num_rows, late=0, misplaced=batch.misplaced)
         if not len(elements):
             return Taken(pushed.updates, None, counts, batch.aside())
-        work = Replay(self, validator, batch, elements, positions)
+        work = Replay(self, validator, batch, elements, positions, drops)
         revised = work.revised(pushed.updates)
         updates = pushed.updates
         if revised is not None and updates.groups:
             updates = updates.select_groups(np.flatnonzero(~listed(updates.keys, revised.keys)))
         return Taken(updates, revised, counts, batch.aside(), work.applied, work.absorbed)
+
+    def _pushed(self, validator: Validator, insertions: pa.Table, drops: Drops | None) -> Pushed:
+        """What tuples change; those that lie before the drop that ended their key are late."""
+        if drops is None:
+            return validator.push(insertions)
+        early = resumed(validator, insertions, drops)
+        if not early.any():
+            return push_over(validator, insertions, drops)
+        rows = np.flatnonzero(~early)
+        pushed = push_over(validator, insertions.take(pa.array(rows)), drops)
+        late = np.sort(np.concatenate([rows[pushed.late], np.flatnonzero(early)]))
+        counts = replace(pushed.counts, tuples=len(insertions))
+        return pushed._replace(late=late, not_finite=rows[pushed.not_finite], counts=counts)
 
     def _placed(self, batch: RevisionBatch, elements: Elements) -> Elements:
         """Elements that are made of numbers and of a time that is still kept; the others are set aside."""
@@ -174,31 +222,37 @@ class History:
 
     # -- time ---------------------------------------------------------------------------------------------
 
-    def advance(self, validator: Validator, watermark: int, forget: int) -> None:
+    def advance(self, validator: Validator, watermark: int, forget: int, drops: Drops | None = None) -> None:
         """Nothing before ``watermark`` less the retention can be revised any more; keys not seen since ``forget`` go.
 
-        The log's beginning follows in steps, so that a tuple is moved a few times at most.
+        The log's beginning follows in steps, so that a tuple is moved a few times at most. Models of the anchor end at ``drops``
+        of attributes, which are known until its keys have passed them.
         """
         span = self.retention.span or 0
         self.start = max(self.start, watermark - span)
-        if self.start <= self.edge or self.start - self.edge < span // _STEPS:
+        if self.start <= self.edge or self.start - self.edge < span // STEPS:
             return
         self.edge = self.start
         gone = self.log.leave(self.edge)
         mine, theirs = self.anchor.state, validator.state
         if mine.allotted is not theirs.allotted and theirs.allotted is not None:
             self.anchor.allot(theirs.allotted)
-        if len(gone):
+        if drops is not None:
+            push_over(self.anchor, gone.table, drops)
+            # Tuples of keys that are closed may be in the log still.
+            ceased(self.anchor, replace(drops, closed=()), self.edge)
+        elif len(gone):
             self.anchor.push(gone.table)
         self.anchor.forget(forget)
         self._prune(forget)
 
     def _prune(self, forget: int) -> None:
-        """Let go of segments that lie before their key's anchor."""
+        """Let go of segments that lie before the newest tuple of their key's anchor, or before the drop that ended it."""
         segments, known = self.in_force(), self.anchor.state
-        begin = known.whole[:, key_state.REF]
+        begun = known.whole[:, key_state.STARTED] != 0
+        last = np.where(begun, known.whole[:, key_state.LAST], known.whole[:, key_state.EXPIRY])
         keys = zip(*(column.to_pylist() for column in segments.keys), strict=True) if segments.keys else [()]
         rows = np.array([known.ids.get(key, -1) for key in keys], np.int64)
-        reach = np.append(begin, forget)[rows]  # of row -1: the last
-        stays = np.flatnonzero(ends(segments) > np.maximum(reach, forget)[segments.group])
+        reach = np.append(last, forget)[rows]  # of row -1: the last
+        stays = np.flatnonzero(ends(segments) > reach[segments.group])
         self.segments = segments.take(stays).without_empty_groups()

@@ -29,8 +29,8 @@ from pulse.kernels.extrema import bounds, critical_points
 from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial import add, evaluate, multiply, subtract
 from pulse.kernels.roots import Roots, real_roots
+from pulse.kernels.rounding import magnitudes
 from pulse.operators.evaluate import numbers_of
-from pulse.operators.lifted import magnitudes
 from pulse.operators.relation import Relation
 from pulse.operators.solve import NOISE
 from pulse.validation.sensitivity import SPAN, Forward

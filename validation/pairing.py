@@ -11,6 +11,7 @@ Of its shares in all pairs a key keeps the smallest. What that leaves to its par
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -225,14 +226,15 @@ class _Condition:
         )
 
     def _near(self, pairs: IntArray, near: Near) -> IntArray:
-        """The pairs whose boxes come within reach; others get their shares from the distance of the boxes."""
+        """The pairs whose boxes come within reach, errors included; others get their shares from the distance of the boxes.
+
+        That distance is of the models alone: a share says how far a truth may be from its model, so the error that the model
+        has now, which earlier shares allowed, is not taken off it.
+        """
         reach = _reach(near)
-        boxes = _group_boxes(self.left, near.left), _group_boxes(self.right, near.right)
-        a, b = boxes[0][pairs[:, 0]], boxes[1][pairs[:, 1]]
-        dx = np.maximum(np.maximum(b[:, 0] - a[:, 1], a[:, 0] - b[:, 1]), 0.0)
-        dy = np.maximum(np.maximum(b[:, 2] - a[:, 3], a[:, 2] - b[:, 3]), 0.0)
-        distance = np.hypot(dx, dy)
-        far = distance > reach
+        bare = _without_errors(self.left), _without_errors(self.right)
+        far = self._apart(pairs, near, (self.left, self.right)) > reach
+        distance = self._apart(pairs, near, bare)
         # hypot of the coordinates' errors, each of two positions: an equal part of it for all four.
         allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
         limit = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9)
@@ -244,6 +246,19 @@ class _Condition:
             for name in names:
                 self.found.add(i, name, share, groups)
         return pairs[~far]
+
+    @staticmethod
+    def _apart(pairs: IntArray, near: Near, sides: tuple[Relation, Relation]) -> FloatArray:
+        """How far the boxes of each pair are apart at least."""
+        boxes = _group_boxes(sides[0], near.left), _group_boxes(sides[1], near.right)
+        a, b = boxes[0][pairs[:, 0]], boxes[1][pairs[:, 1]]
+        dx = np.maximum(np.maximum(b[:, 0] - a[:, 1], a[:, 0] - b[:, 1]), 0.0)
+        dy = np.maximum(np.maximum(b[:, 2] - a[:, 3], a[:, 2] - b[:, 3]), 0.0)
+        return np.hypot(dx, dy)
+
+
+def _without_errors(relation: Relation) -> Relation:
+    return replace(relation, err={name: np.zeros(len(relation)) for name in relation.err})
 
 
 def _reach(near: Near) -> float:

@@ -9,15 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import ABSENT
 from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.kernels import key_state
 from pulse.operators.at_rest import begins, ends, listed, settled
 from pulse.operators.difference import difference
+from pulse.operators.drops import Drops
+from pulse.operators.grid import within_each
 from pulse.operators.relation import Relation
 from pulse.validation.absorption import InForce, Tuples, absorbed
+from pulse.validation.ceasing import ended_at, push_over, separated
 from pulse.validation.corrections import Elements, Pool
-from pulse.validation.restating import current, loose, restate
+from pulse.validation.restating import loose, restate
 from pulse.validation.revision_batch import RevisionBatch, plain
 from pulse.validation.tuple_log import Chunk, Found
 from pulse.validation.validator import Key, Validator
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """Keys whose segments are others now. ``segments``: all of theirs that begin at ``start`` or later, in place of those before.
+    """Keys whose segments are others now. ``segments``: all of theirs from ``start`` on, in place of those before.
 
     What is in force differs from ``since`` until ``until`` at most.
     """
@@ -53,8 +57,9 @@ class Replay:
         batch: RevisionBatch,
         elements: Elements,
         positions: IntArray,
+        drops: Drops | None = None,
     ) -> None:
-        self.history, self.validator, self.batch = history, validator, batch
+        self.history, self.validator, self.batch, self.drops = history, validator, batch, drops
         self.applied = self.absorbed = 0
         schema = history.schema
         rows = np.unique(np.concatenate([elements.old, elements.new]))
@@ -94,13 +99,11 @@ class Replay:
         segments, of_row = self._in_force(keys)
         instants = np.concatenate([done.old[done.old >= 0], done.new[done.new >= 0]])
         pairs = np.unique(np.stack([pool.code[instants], pool.rows.t[instants]]), axis=1)
+        tuples = self._tuples(keys)
         fine = absorbed(
-            self.history.spec,
-            self._tuples(keys),
-            InForce(segments, of_row, self._own(keys)),
-            pairs[0],
-            pairs[1],
+            self.history.spec, tuples, InForce(segments, of_row, self._own(keys)), pairs[0], pairs[1]
         )
+        fine &= ~self._at_a_drop(keys, tuples, pairs[0], pairs[1])
         dirty = np.unique(pairs[0][~fine])
         made = self._replayed(dirty, keys, segments, of_row, updates) if len(dirty) else None
         moved = dirty[made[0]] if made is not None else dirty
@@ -137,6 +140,24 @@ class Replay:
         watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
         return Tuples(code[order], t[order], values, watched)
 
+    def _at_a_drop(self, keys: list[Key], tuples: Tuples, code: IntArray, t: IntArray) -> BoolArray:
+        """Which corrected instants have a drop between them and the tuple before or after: what is known ends elsewhere now."""
+        if self.drops is None or not len(tuples.t):
+            return np.zeros(len(t), bool)
+        instants = np.unique(np.concatenate([tuples.t, t]))
+        places = tuples.code * len(instants) + np.searchsorted(instants, tuples.t)
+        at = code * len(instants) + np.searchsorted(instants, t)
+        before, after = np.searchsorted(places, at) - 1, np.searchsorted(places, at, side="right")
+        inside = (before >= 0) & (after < len(places))
+        before, after = np.maximum(before, 0), np.minimum(after, len(places) - 1)
+        inside &= (tuples.code[before] == code) & (tuples.code[after] == code)
+        columns = self.validator.columns([keys[one] for one in code])
+        table = pa.table(
+            [*columns, pa.array(t).cast(pa.timestamp("us"))],
+            [*self.history.schema.key_names, self.history.schema.time],
+        )
+        return inside & separated(table, self.drops, tuples.t[before], tuples.t[after])
+
     def _own(self, keys: list[Key]) -> BoolArray:
         state, layout = self.validator.state, self.validator.layout
         rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
@@ -155,28 +176,42 @@ class Replay:
         mine.allotted, mine.tightened = theirs.allotted, theirs.tightened
         mine.newest_forgotten = theirs.newest_forgotten
         again.adopt(history.anchor, some)
-        anchored, start = _anchored(again, some)
+        anchored, start = _anchored(again, some, known=set(history.anchor.state.ids))
         left = pool.left()
         rows = left[np.isin(pool.code[left], dirty)]
         # An anchor's model may be from before bounds became tighter; what results were solved with since states less.
         restated = restate(again, loose(again))
-        pushed = again.push(pool.rows.table.take(pa.array(rows)))
-        new, _ = settled(anchored, Relation.concat([restated, pushed.updates]))
+        tuples = pool.rows.table.take(pa.array(rows))
+        pushed = again.push(tuples) if self.drops is None else push_over(again, tuples, self.drops)
+        told, _ = settled(anchored, Relation.concat([restated, pushed.updates]), voids=True)
+        new = told.take(np.flatnonzero(told.certainty != ABSENT)).without_empty_groups()
+        before, now = _newest(validator, some), _newest(again, some)
         validator.adopt(again, some)
         place = np.full(len(keys), -1, np.int64)
         place[dirty] = np.arange(len(dirty))
-        at = place[of_row]
-        old = segments.take(np.flatnonzero((at >= 0) & (begins(segments) >= start[at])))
+        at = place[of_row[segments.offsets[:-1]]]
+        old = within_each(segments, np.where(at >= 0, start[at], LATEST), np.full(segments.groups, LATEST))
         since, until = _changed(old, new, validator.columns(some))
         self._hold(some, start, new)
         first = _first(updates, validator.columns(some))
-        moved = since < LATEST
+        # Where keys meet, what is not known of one matters as well, and that begins after its newest tuple.
+        others = before != now
+        since = np.where(others, np.minimum(since, self._first_end(before, now, dirty)), since)
+        until, moved = np.where(others, LATEST, until), since < LATEST
         both = moved & (first < LATEST)  # what this batch's own updates changed is part of it
         since, until = np.where(both, np.minimum(since, first), since), np.where(both, LATEST, until)
         at_moved = np.flatnonzero(moved)
         columns = validator.columns([some[i] for i in at_moved])
-        theirs_now = new.select_groups(np.flatnonzero(listed(new.keys, columns))) if new.groups else new
+        theirs_now = told.select_groups(np.flatnonzero(listed(told.keys, columns))) if told.groups else told
         return moved, Revised(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
+
+    def _first_end(self, before: IntArray, now: IntArray, dirty: IntArray) -> IntArray:
+        """The first of two instants per key after which nothing is known of it; its first tuple where it had, or has, none."""
+        first = np.full(int(self.pool.code.max()) + 1, LATEST)
+        np.minimum.at(first, self.pool.code, self.pool.rows.t)
+        both = np.minimum(before, now)
+        found: IntArray = np.where(both > EARLIEST, both, first[dirty])
+        return found
 
     def _hold(self, keys: list[Key], start: IntArray, new: Relation) -> None:
         """What is in force of these keys from their start on is now this."""
@@ -184,8 +219,10 @@ class Replay:
         history.segments = replaced(history.in_force(), self.validator.columns(keys), start, new)
 
 
-def replaced(held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation) -> Relation:
-    """A stream at rest with rows of some keys, those that begin at ``start`` or later, replaced by others."""
+def replaced(
+    held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation, *, voids: bool = False
+) -> Relation:
+    """A stream at rest with what it has of some keys from ``start`` on replaced; with ``voids`` also what is absent is kept."""
     from_ = np.full(held.groups, LATEST)
     code = {
         key: i for i, key in enumerate(zip(*(one.to_pylist() for one in keys), strict=True) if keys else [()])
@@ -193,18 +230,32 @@ def replaced(held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: R
     for group, key in enumerate(_group_keys(held)):
         if key in code:
             from_[group] = start[code[key]]
-    stays = held.take(np.flatnonzero(begins(held) < from_[held.group]))
-    rest, _ = settled(stays, new)
+    rest, _ = settled(within_each(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
     return rest
 
 
-def _anchored(validator: Validator, keys: list[Key]) -> tuple[Relation, IntArray]:
-    """The current models of keys, as far as they reach, and when each began; the earliest of all where there is none."""
+def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[Relation, IntArray]:
+    """The current models of keys from each one's newest tuple on, as far as they reach, and when that was; the earliest of all
+    where there is none. What is before is not told anew, however long ago the model began. Those of ``known`` keys that have no
+    model ended at a drop: from there on they are over."""
     state = validator.state
     rows = np.array([state.ids[key] for key in keys], np.int64)
     begun = state.whole[rows, key_state.STARTED] != 0
-    start = np.where(begun, state.whole[rows, key_state.REF], EARLIEST)
-    return current(validator, rows[begun]), start
+    start = np.where(begun, state.whole[rows, key_state.LAST], EARLIEST)
+    ahead = begun & (state.whole[rows, key_state.EXPIRY] > state.whole[rows, key_state.LAST])
+    ended = ~begun & np.array([key in known for key in keys], bool)
+    start = np.where(ended, state.whole[rows, key_state.EXPIRY], start)
+    over = ended_at(validator, rows[ended])
+    return Relation.concat([validator.models(rows[ahead], start[ahead]), over]).merged(), start
+
+
+def _newest(validator: Validator, keys: list[Key]) -> IntArray:
+    """When the newest tuple of each key that has a model was; the earliest time of all where it has none."""
+    state = validator.state
+    rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
+    last = np.append(state.whole[:, key_state.LAST], EARLIEST)[rows]
+    begun = np.append(state.whole[:, key_state.STARTED], 0)[rows] != 0
+    return np.where(begun, last, EARLIEST)
 
 
 def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[IntArray, IntArray]:

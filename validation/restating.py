@@ -12,14 +12,10 @@ before the newest tuple stays as it was said: it was held to the wider bound.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.certainty import CERTAIN
-from pulse.core.columns import Columns
 from pulse.kernels import key_state
 from pulse.kernels.polynomial import taylor_shift
 from pulse.operators.relation import Relation
@@ -47,7 +43,7 @@ def restate(validator: Validator, rows: IntArray) -> Relation:
     state, layout, n = validator.state, validator.layout, len(rows)
     whole, real = state.whole, state.real
     if not n:
-        return current(validator, rows)
+        return validator.models(rows)
     since = (whole[rows, key_state.LAST] - whole[rows, key_state.REF]) / 1e6
     value, err = real[rows, layout.last], np.minimum(real[rows, layout.err], real[rows, layout.bound])
     c = real[rows, layout.model].reshape(n, layout.attributes, layout.width)
@@ -60,32 +56,4 @@ def restate(validator: Validator, rows: IntArray) -> Relation:
     real[rows, layout.model] = c.reshape(n, -1)
     real[rows, layout.err] = err
     real[rows, layout.residual] = value - c[:, :, 0]
-    return current(validator, rows)
-
-
-def current(validator: Validator, rows: IntArray) -> Relation:
-    """The models that these rows of the state have now, from where they begin to where they end: a segment and a key each."""
-    state, layout, schema = validator.state, validator.layout, validator.spec.schema
-    empty, n = Relation.empty(Columns.of(schema)), len(rows)
-    if not n:
-        return empty
-    known = list(state.ids)
-    ref = state.whole[rows, key_state.REF]
-    c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
-    err = state.real[rows, layout.err]
-    carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
-    return replace(
-        empty,
-        keys=validator.columns([known[row] for row in rows]),
-        offsets=np.arange(n + 1),
-        ref=ref,
-        lo=np.zeros(n),
-        hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
-        models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
-        err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
-        drift={},
-        certainty=np.full(n, CERTAIN, np.uint8),
-        unmodelled={}
-        if carried is None
-        else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
-    )
+    return validator.models(rows)

@@ -131,15 +131,18 @@ def _with_floor(question: Question, weight: FloatArray) -> FloatArray:
     return (1.0 - FLOOR) * question.in_proportion(weight) + FLOOR * equi(question)
 
 
-_SPLITS: dict[str, Split] = {"equi": equi, "gradient": gradient, "restless": restless}
+BUILT_IN: dict[str, Split] = {"equi": equi, "gradient": gradient, "restless": restless}
+_SPLITS: dict[str, Split] = dict(BUILT_IN)
 
 
 def register(name: str, function: UserSplit) -> None:
-    """Make a function of the paper's signature known by a name, for ``split=name``. Built-in names cannot be taken.
+    """Make a function of the paper's signature known by a name in this process, for ``split=name`` of jobs that run in it.
+
+    Built-in names cannot be taken.
 
     >>> register("first takes all", lambda key, c, bound, inputs: [bound, *[0.0] * (len(inputs) - 1)])
     """
-    if name in ("equi", "gradient", "restless"):
+    if name in BUILT_IN:
         raise SplitError(f"split '{name}' is built in; choose another name")
     _SPLITS[name] = _one_by_one(function)
 
@@ -149,6 +152,20 @@ def get(name: str) -> Split:
     if name not in _SPLITS:
         raise SplitError(f"there is no split '{name}'; there are {', '.join(sorted(_SPLITS))}")
     return _SPLITS[name]
+
+
+def check_known_to_workers(name: str) -> None:
+    """Refuse a split that only this process knows, for work that others do: what is registered here is not registered there.
+
+    >>> check_known_to_workers("equi")
+    """
+    if name in BUILT_IN:
+        return
+    get(name)
+    raise SplitError(
+        f"split '{name}' is registered in this process, and Spark's workers do not have it; run the job in this process "
+        f"(engine = 'local'), or take one that is built in: {', '.join(sorted(BUILT_IN))}"
+    )
 
 
 def _one_by_one(function: UserSplit) -> Split:
@@ -205,4 +222,4 @@ def allot(split: Split, question: Question) -> FloatArray:
 
 
 def _built_in(split: Split) -> bool:
-    return split in (equi, gradient, restless)
+    return split in BUILT_IN.values()

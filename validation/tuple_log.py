@@ -24,6 +24,16 @@ NEW = -1
 _LARGE = 1 << 16  # rows from which on a chunk is left as it is
 
 
+class KeptChunk(NamedTuple):
+    """A chunk as data, without what its stream says."""
+
+    table: pa.Table
+    t: IntArray
+    order: IntArray
+    arrived: IntArray
+    number: int
+
+
 @dataclass(frozen=True, eq=False)
 class Chunk:
     """Some rows of a log, with the columns that a stream needs."""
@@ -39,6 +49,22 @@ class Chunk:
     def of(cls, schema: StreamSchema, table: pa.Table, arrived: IntArray) -> Chunk:
         """Tuples as they came."""
         return cls(schema, table, times(table, schema)[0], arrived, arrived)
+
+    @classmethod
+    def recalled(cls, schema: StreamSchema, columns: pa.Schema, kept: KeptChunk) -> Chunk:
+        """The chunk of what :attr:`kept` was; a ``ValueError`` where that is not of such tuples."""
+        rows = kept.table.num_rows
+        if kept.table.schema != columns or any(one.shape != (rows,) for one in kept[1:4]):
+            raise ValueError(
+                f"tuples kept of a stream: expected {rows} of the columns {', '.join(columns.names)}, got "
+                f"{', '.join(kept.table.column_names)} and instants of {len(kept.t)}"
+            )
+        return cls(schema, *kept)
+
+    @property
+    def kept(self) -> KeptChunk:
+        """All but what its stream says."""
+        return KeptChunk(self.table, self.t, self.order, self.arrived, self.number)
 
     def __len__(self) -> int:
         return len(self.t)
@@ -118,6 +144,14 @@ class Shelved(NamedTuple):
         return self.rows
 
 
+class KeptLog(NamedTuple):
+    """A log as data, without what its stream says."""
+
+    chunks: list[KeptChunk | Shelved]
+    away: set[int]
+    numbered: int
+
+
 Shelf = Callable[[int], Chunk]
 """Gives a chunk that was put away under a number."""
 
@@ -145,6 +179,20 @@ class TupleLog:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "shelf": None}
+
+    @property
+    def kept(self) -> KeptLog:
+        """What is known."""
+        chunks = [one if isinstance(one, Shelved) else one.kept for one in self.chunks]
+        return KeptLog(chunks, self.away, self.numbered)
+
+    def recall(self, kept: KeptLog) -> None:
+        """Go on from what was known."""
+        self.chunks = [
+            one if isinstance(one, Shelved) else Chunk.recalled(self.schema, self.columns, one)
+            for one in kept.chunks
+        ]
+        self.away, self.numbered = set(kept.away), kept.numbered
 
     def copied(self) -> TupleLog:
         """A log of its own with the same chunks."""

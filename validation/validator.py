@@ -5,10 +5,12 @@
     tuples --> by key: within the bound of the current model? --yes--> nothing
                                                               --no---> a segment [t, t + horizon), and before it, where the
                                                                        truth had already left the model, a repair
+                                   and the model about to end? ------> the same model, up to t + horizon
 
 After every tuple, and whatever came before, the truth that the tuples tell lies within ``err`` of the model in force, at every
-instant from a key's first tuple to its newest at which a model is in force: that is what repairs are for. How tuples
-are cut into batches makes no difference to the models in force.
+instant from a key's first tuple to its newest: that is what repairs are for. Only where a silence lasts longer than ``max_gap``
+there is no model. Beyond the newest tuple the model reaches half a horizon at least, and one at most. How tuples are cut into
+batches makes no difference to the models in force.
 
 A tuple that is late, has no key or no time, or is not made of numbers is set aside with a reason; the stream goes on.
 Tuples of a key at one instant are checked one after the other: the last wins. A change of an unmodelled attribute that no
@@ -20,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.certainty import CERTAIN
+from pulse.core.certainty import ABSENT, CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.kernels import key_state
@@ -34,6 +36,7 @@ from pulse.kernels import validate as checks
 from pulse.kernels.key_state import Layout
 from pulse.kernels.knots import NO_TIME
 from pulse.kernels.validate import validate
+from pulse.operators.at_rest import ENDLESS
 from pulse.operators.predict import PredictSpec, candidates, numbers
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times
@@ -52,7 +55,10 @@ Key = tuple[object, ...]
 
 @dataclass
 class Counts:
-    """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth had left the model unseen."""
+    """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth no model stated.
+
+    ``extended`` ones kept to their key's model, which reaches further from then on.
+    """
 
     tuples: int = 0
     validated: int = 0
@@ -60,6 +66,7 @@ class Counts:
     expired: int = 0
     violated: int = 0
     changed: int = 0
+    extended: int = 0
     late: int = 0
     not_finite: int = 0
     misplaced: int = 0  # no key, no time, or a time out of range
@@ -114,6 +121,33 @@ class Validator:
         """What the columns of the state's numbers are."""
         return Layout(len(self.spec.schema.modelled), self.spec.width)
 
+    def recall(self, state: ValidatorState) -> None:
+        """Go on from what was known; a ``ValueError`` where that is of another stream, or does not fit together."""
+        rows, schema = len(state.ids), self.spec.schema
+        shapes = (rows, key_state.INTS), (rows, self.layout.size)
+        if (state.whole.shape, state.real.shape) != shapes or list(state.ids.values()) != list(range(rows)):
+            raise ValueError(
+                f"validator: expected numbers of {rows} keys of shapes {shapes}, got {state.whole.shape}, {state.real.shape}"
+            )
+        unmodelled = self._unmodelled_schema
+        if state.carried.schema != unmodelled or (len(unmodelled) and state.carried.num_rows != rows):
+            raise ValueError(
+                f"validator: expected {rows} rows of {unmodelled.names}, got {state.carried.schema}"
+            )
+        types = [type_ for _, type_ in schema.key]
+        for one in (state.allotted, state.tightened):
+            if one is not None and [column.type for column in one.keys] != types:
+                raise ValueError(f"validator: expected bounds of keys of {types}, got others")
+        if not set(map(len, state.ids)) <= {len(types)}:
+            raise ValueError(f"validator: expected keys of {len(types)} values, got others")
+        self.columns(list(state.ids))  # which raises what is no value of its type
+        own: dict[str, Any] = {
+            name: one.copy()
+            for name, one in vars(state).items()
+            if isinstance(one, np.ndarray) and not one.flags.writeable
+        }
+        self.state = replace(state, **own)
+
     @property
     def _unmodelled_schema(self) -> pa.Schema:
         return pa.schema(self.spec.schema.unmodelled)
@@ -166,8 +200,10 @@ class Validator:
             columns = {name: numbers(table.column(name).slice(begin, len(t[some])), name) for name in names}
             made = candidates(spec, columns)
             part = np.ascontiguousarray(who[:, some])
+            numbers_of_keys = state.whole, state.real
+            gap = checks.NO_GAP if spec.max_gap is None else spec.max_gap
             events = validate(
-                t[some], made.columns, part, made.rules, spec.limits, spec.horizon, (state.whole, state.real)
+                t[some], made.columns, part, made.rules, spec.limits, spec.horizon, numbers_of_keys, gap
             )
             by_kind = events.counts(len(t[some]))
             counts.add(Counts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
@@ -205,7 +241,7 @@ class Validator:
     ) -> tuple[Relation, IntArray]:
         """The rows that rule at the end, by key and time: of several that begin in one push each is cut at the next."""
         schema, state = self.spec.schema, self.state
-        ruling = np.flatnonzero(event[:, checks.KIND] <= checks.REPAIR)
+        ruling = np.flatnonzero(event[:, checks.KIND] <= checks.VOID)
         columns = Columns.of(schema)
         if not len(ruling):
             return _no_updates(columns), np.zeros(0, np.int64)
@@ -218,34 +254,42 @@ class Validator:
         same = rank[1:] == rank[:-1]
         begin, end = event[rows, checks.BEGIN], event[rows, checks.END]
         end[:-1] = np.where(same, np.minimum(end[:-1], begin[1:]), end[:-1])
-        # A repair has the unmodelled attributes of the model that it repairs: that of the event before, if it began in this push.
-        source = event[rows, checks.ROW] + len(place[place >= 0])
-        repair = event[rows, checks.KIND] == checks.REPAIR
-        before = np.concatenate(([-1], np.where(same, source[:-1], -1)))
-        source = np.where(repair, np.where(before >= 0, before, place[event[rows, checks.KEY]]), source)
+        # What extends a model begins ahead of the tuple; what follows may begin before that, but after what was extended before.
+        end[:-2] = np.where(same[1:] & same[:-1], np.minimum(end[:-2], begin[2:]), end[:-2])
+        # A repair, and more of a model, have the unmodelled attributes of the newest model: one of this push, or the one before.
+        kind = event[rows, checks.KIND]
+        begun = kind < checks.EXTENDED
+        place_of = np.maximum.accumulate(np.where(begun, np.arange(len(rows)), -1))
+        first = np.concatenate(([0], np.flatnonzero(~same) + 1))[np.cumsum(np.concatenate(([0], ~same)))]
+        source = np.where(
+            place_of >= first,
+            event[rows[place_of], checks.ROW] + len(place[place >= 0]),
+            place[event[rows, checks.KEY]],
+        )
         if unmodelled is not None:
             newest = np.append(np.flatnonzero(~same), len(rows) - 1)
             self._carry(unmodelled, event[rows[newest], checks.KEY], source[newest])
         left = np.flatnonzero(end > begin)
-        rows, rank, begin, end = rows[left], rank[left], begin[left], end[left]
+        rows, rank, begin, end, kind = rows[left], rank[left], begin[left], end[left], kind[left]
+        about = event[rows, checks.ABOUT]
         taken = None if unmodelled is None else unmodelled.take(pa.array(source[left])).combine_chunks()
         sorted_keys = pa.array(np.argsort(ranks))
         made = Relation(
             columns=columns,
             keys=tuple(column.take(sorted_keys) for column in keys),
             offsets=np.searchsorted(rank, np.arange(len(ids) + 1)),
-            ref=begin,
-            lo=np.zeros(len(rows)),
-            hi=(end - begin) / 1e6,
+            ref=about,
+            lo=(begin - about) / 1e6,
+            hi=(end - about) / 1e6,
             models={name: np.ascontiguousarray(c[rows, a]) for a, name in enumerate(schema.modelled_names)},
             err={name: np.ascontiguousarray(err[rows, a]) for a, name in enumerate(schema.modelled_names)},
             drift={},
-            certainty=np.full(len(rows), CERTAIN, np.uint8),
+            certainty=np.where(kind == checks.VOID, ABSENT, CERTAIN).astype(np.uint8),
             unmodelled={}
             if taken is None
             else {name: _one_array(taken.column(name)) for name in schema.unmodelled_names},
         )
-        return made, event[rows, checks.KIND]
+        return made, kind
 
     def _carry(self, unmodelled: pa.Table, ids: IntArray, source: IntArray) -> None:
         """Keep the unmodelled attributes of the models that ``ids`` have now."""
@@ -306,20 +350,85 @@ class Validator:
 
     # -- keys ---------------------------------------------------------------------------------------------
 
-    def forget(self, before: int) -> int:
-        """Let go of keys that were not seen since ``before`` (microseconds) and whose model has expired by then; how many.
+    def lapse(self, before: int, forgotten: int = NO_TIME) -> Relation:
+        """Take back what is predicted by models that ended by ``before`` (microseconds) without a tuple to confirm it.
 
-        Older tuples are late from now on, whatever their key.
+        Segments that are absent, from each key's newest tuple to the end of its model. The key is known as before: the next tuple
+        tells what the truth was since the newest. Those of keys that :meth:`forget` of ``forgotten`` lets go of have no end.
         """
-        state = self.state
-        state.newest_forgotten = max(state.newest_forgotten, before)
-        old = (state.whole[:, key_state.LAST] < before) & (state.whole[:, key_state.EXPIRY] <= before)
-        return self.close(old)
+        whole = self.state.whole
+        last, end = whole[:, key_state.LAST], whole[:, key_state.EXPIRY]
+        over = self._over(forgotten)
+        rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & ((last < end) & (end <= before) | over))
+        made = self.models(rows, last[rows])
+        whole[rows, key_state.EXPIRY] = last[rows]
+        hi = np.where(over[rows], made.lo + 2.0 * ENDLESS, made.hi)
+        return replace(made, hi=hi, certainty=np.full(len(rows), ABSENT, np.uint8))
 
-    def lagging(self, behind: int) -> tuple[tuple[pa.Array, ...], IntArray]:
-        """The keys whose newest tuple lies before an instant, and when that was: what comes next may tell of all times since."""
+    def _over(self, before: int) -> BoolArray:
+        """Which of :attr:`keys` are over: their next tuple, which comes after ``before``, would follow a hole."""
+        gap = self.spec.max_gap
+        if gap is None:
+            return np.zeros(len(self.state.whole), bool)
+        return self.silent(before) & (self.state.whole[:, key_state.LAST] + gap < before)
+
+    def silent(self, before: int) -> BoolArray:
+        """Which of :attr:`keys` were not seen since ``before`` (microseconds), nor is anything predicted of them from then on."""
+        whole = self.state.whole
+        found: BoolArray = (whole[:, key_state.LAST] < before) & (whole[:, key_state.EXPIRY] <= before)
+        return found
+
+    def forget(self, before: int) -> tuple[pa.Array, ...]:
+        """Let go of keys whose next tuple, which comes after ``before`` (microseconds), would follow a hole; which they are.
+
+        Older tuples are late from now on, whatever their key. Without a ``max_gap`` all keys stay known, since whatever comes
+        next tells of all times since the newest tuple.
+        """
+        state, old = self.state, self._over(before)
+        state.newest_forgotten = max(state.newest_forgotten, before)
+        if not old.any():
+            return self.columns([])
+        known = list(state.ids)
+        gone = self.columns([known[row] for row in np.flatnonzero(old)])
+        self.close(old)
+        return gone
+
+    def models(self, rows: IntArray, since: IntArray | None = None) -> Relation:
+        """The models that these rows of the state have now, from where they begin, or from ``since``, to where they end: a
+        segment and a key each."""
+        state, layout, schema = self.state, self.layout, self.spec.schema
+        empty, n = Relation.empty(Columns.of(schema)), len(rows)
+        if not n:
+            return empty
+        known = list(state.ids)
+        ref = state.whole[rows, key_state.REF]
+        c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
+        err = state.real[rows, layout.err]
+        carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
+        return replace(
+            empty,
+            keys=self.columns([known[row] for row in rows]),
+            offsets=np.arange(n + 1),
+            ref=ref,
+            lo=np.zeros(n) if since is None else (since - ref) / 1e6,
+            hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
+            models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
+            err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
+            drift={},
+            certainty=np.full(n, CERTAIN, np.uint8),
+            unmodelled={}
+            if carried is None
+            else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
+        )
+
+    def lagging(self, behind: int, *, silent: bool = True) -> tuple[tuple[pa.Array, ...], IntArray]:
+        """The keys whose newest tuple lies before an instant, and when that was: what comes next may tell of all times since.
+
+        Without ``silent`` ones, of which nothing is predicted from then on either.
+        """
         last = self.state.whole[:, key_state.LAST]
-        rows = np.flatnonzero((last < behind) & (self.state.whole[:, key_state.STARTED] != 0))
+        some = (last < behind) & (self.state.whole[:, key_state.STARTED] != 0)
+        rows = np.flatnonzero(some if silent else some & ~self.silent(behind))
         known = list(self.state.ids)
         return self.columns([known[row] for row in rows]), last[rows]
 
@@ -387,6 +496,7 @@ _KINDS = {
     "expired": checks.EXPIRED,
     "violated": checks.VIOLATED,
     "changed": checks.CHANGED,
+    "extended": checks.EXTENDED,
     "late": checks.LATE,
     "not_finite": checks.NOT_FINITE,
     "repaired": checks.REPAIR,

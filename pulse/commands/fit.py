@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time as clock
+import warnings
 from typing import TYPE_CHECKING
 
 import typer
@@ -28,6 +29,7 @@ def fit(
     degree: given.Degree = None,
     max_gap: given.MaxGap = None,
     nonfinite: given.NonFinite = "reject",
+    late: given.Late = "refuse",
     keep: given.Keep = None,
     points: given.Points = False,
     format: given.FormatName = None,
@@ -60,9 +62,12 @@ def fit(
     """
     from pulse.commands.progress import Bar
     from pulse.commands.starting import session as started
+    from pulse.runtime.fit_aside import SetAsideWarning
 
     begin = clock.perf_counter()
-    with started(master, engine) as session, Bar(quiet=as_json) as bar:
+    before = _version(out) if append else None
+    with started(master, engine) as session, Bar(quiet=as_json) as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SetAsideWarning)  # the report has it
         fitted = session.fit(
             files,
             **given.roles(key, time, model, keep, points),
@@ -71,6 +76,7 @@ def fit(
             degree=degree,
             max_gap=max_gap,
             nonfinite=nonfinite,
+            late=late,
             format=given.format_of(format, projection, read, files, key, time),
             out=out,
             overwrite=overwrite,
@@ -80,15 +86,32 @@ def fit(
             splits=splits,
             progress=lambda units, rows: bar.update(f"{units} units, ", rows),
         )
-    _tell(fitted.manifest, out, clock.perf_counter() - begin, as_json)
+    unchanged = fitted.version == before
+    _tell(fitted.manifest, out, clock.perf_counter() - begin, as_json, unchanged=unchanged)
 
 
-def _tell(manifest: Manifest, out: Path, seconds: float, as_json: bool) -> None:
+def _version(out: Path) -> int | None:
+    """The version that is there before anything is appended; None where there is no model."""
+    from pulse.store.errors import ModelNotFoundError
+    from pulse.store.manifest import Manifest
+
+    try:
+        return Manifest.read(out).version
+    except ModelNotFoundError:
+        return None
+
+
+def _tell(manifest: Manifest, out: Path, seconds: float, as_json: bool, *, unchanged: bool) -> None:
     from pulse.commands import report
 
     if as_json:
-        typer.echo(json.dumps({**report.facts(manifest), "out": str(out), "seconds": seconds}, indent=2))
+        told = {**report.facts(manifest), "out": str(out), "seconds": seconds, "unchanged": unchanged}
+        typer.echo(json.dumps(told, indent=2))
         return
     for line in report.lines(manifest):
         typer.echo(line)
-    typer.echo(f"written to {out} in {seconds:.1f} s")
+    typer.echo(
+        f"{out} stays as it was: version {manifest.version}"
+        if unchanged
+        else f"written to {out} in {seconds:.1f} s"
+    )

@@ -39,7 +39,7 @@ Degree = Annotated[
     str | None,
     typer.Option(
         "--degree",
-        help="0 to 5, or auto: constants or lines per segment. Default: auto for --drift alone, else 1.",
+        help="0 to 5, or auto: constants or lines per segment. Default: auto with --drift (linear with both: 1), else 1.",
         autocompletion=completing.words(*"012345", "auto"),
     ),
 ]
@@ -50,6 +50,14 @@ NonFinite = Annotated[
         "--nonfinite",
         help="NaN, infinity, null: reject (set aside) or hole.",
         autocompletion=completing.words("reject", "hole"),
+    ),
+]
+Late = Annotated[
+    str,
+    typer.Option(
+        "--late",
+        help="Tuples out of order: refuse the fit where they are more than 1 %, or aside: fit the others.",
+        autocompletion=completing.words("refuse", "aside"),
     ),
 ]
 Keep = Annotated[

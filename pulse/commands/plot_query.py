@@ -85,6 +85,8 @@ def plot_query(
         )
         found: Any = answer.segments() if segments or answer.query.rate is None else answer.tuples()
         table = found if hasattr(found, "column_names") else found.toArrow()
+    for note in answer.notes:
+        typer.echo(f"note: {note}", err=True)
     table = rows_of_key(table, key, answer.query.plan.columns.key_names)
     drawing = _drawing(answer, table, options.parameters(param), attribute, keys)
     write_picture(drawing, out, width, begin=begin, as_json=as_json)
@@ -111,8 +113,12 @@ def _drawing(
         ),
         title="Answer",
         alt=f"The answer over time with its error and its certainty: {table.num_rows:,} rows",
-        caption="The band is the error that each value can have; the ground says how sure each range is.",
-        blocks=[Code(answer.query.text), Table.of(["certainty", "rows"], list(counts.items()))],
+        caption="The band is the error that each value can have; the ground says how sure each range is: where a column of the "
+        "picture holds several, their shares of its time are above each other.",
+        blocks=[
+            Code(answer.query.text),
+            Table.of(["certainty", "rows"], list(counts.items()), grouped=["rows"]),
+        ],
         facts={
             "query": answer.query.text,
             "parameters": parameters,

@@ -115,7 +115,7 @@ def _drawing(swept: Swept, value: str) -> Drawing:
         title="Sweep",
         alt=f"{value} for {table.num_rows:,} combinations of {', '.join(swept.names)}",
         caption=f"{value} of each combination.",
-        blocks=[*asked, Table.of(table.column_names, rows)],
+        blocks=[*asked, Table.of(table.column_names, rows, grouped=["ranges"])],
         facts={
             "query": swept.query,
             "parameters": swept.parameters

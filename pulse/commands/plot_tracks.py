@@ -28,6 +28,7 @@ from pulse.commands.plot_options import (
 if TYPE_CHECKING:
     from pulse.plot import Together
 
+_FEW = 5  # keys that are named
 _PAIR = ["one", "other", "from", "to", "minutes", "certain"]
 
 
@@ -46,6 +47,9 @@ def plot_tracks(
         ),
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many pairs to draw and list.")] = 6,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Draw also the few positions that are far away from all others.")
+    ] = False,
     width: Width = 9.0,
     overwrite: Overwrite = False,
     as_json: JsonSummary = False,
@@ -61,6 +65,8 @@ def plot_tracks(
     """
     from pulse.commands.starting import leave_pandas_out
     from pulse.plot import Table, check_picture, plot_tracks, together
+    from pulse.plot.bulk import NOTHING_OUTSIDE, outside_bulk
+    from pulse.plot.tracks import positions
     from pulse.store.model import Model
     from pulse.store.picture import segments_for
 
@@ -71,12 +77,23 @@ def plot_tracks(
     first, last = instant_of(start, "--from"), instant_of(end, "--to")
     found = [] if pairs is None else together(read_results(pairs))
     batch = segments_for(opened, key=key_of(key, opened), start=first, end=last)
+    across, up = positions(batch, x, y)
+    outside = NOTHING_OUTSIDE if whole else outside_bulk(batch, across, up)
     listed = [_listed(one) for one in found[:most]]
     drawing = Drawing(
-        lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, width=inches),
+        lambda inches: plot_tracks(batch, x=x, y=y, pairs=found, most=most, whole=whole, width=inches),
         title=f"Tracks of {model.name}",
         alt=f"A map of the tracks of {model.name}: {len(batch):,} segments",
-        caption="Grey are all tracks, coloured those of pairs while they were together." if found else "",
+        caption=" ".join(
+            [
+                *(
+                    ["Grey are all tracks, coloured those of pairs while they were together."]
+                    if found
+                    else []
+                ),
+                *([f"{outside.text.capitalize()}: {_some(outside.keys)}."] if outside.segments else []),
+            ]
+        ),
         blocks=[Table.of(_PAIR, listed)] if found else [],
         facts={
             "model": str(model),
@@ -85,13 +102,22 @@ def plot_tracks(
             "segments": len(batch),
             "largest_error": largest_errors(batch, list(batch.schema.modelled_names)),
             **span_of(batch),
+            "outside": {"segments": outside.segments, "keys": outside.keys},
             "together": None if pairs is None else len(found),
             "pairs": [_pair_facts(one) for one in found[:most]],
         },
     )
     write_picture(drawing, out, width, begin=begin, as_json=as_json)
+    if outside.segments and not as_json:
+        typer.echo(f"{outside.text}: {_some(outside.keys)}; --whole draws them, too")
     if pairs is not None and not as_json:
         _tell_pairs(listed, len(found))
+
+
+def _some(keys: list[Any]) -> str:
+    """The first keys of a list, and how many more there are."""
+    few = ", ".join(map(str, keys[:_FEW]))
+    return few if len(keys) <= _FEW else f"{few} and {len(keys) - _FEW:,} more"
 
 
 def _pair_facts(one: Together) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def query(
     seconds = clock.perf_counter() - begin
     _tell(answer)
     if as_json:
-        typer.echo(json.dumps({"out": out, "rows": rows, "seconds": seconds}))
+        typer.echo(json.dumps({"out": out, "rows": rows, "seconds": seconds, "notes": answer.notes}))
     else:
         what = ("segments" if segments else "tuples") if since is None else "revisions"
         typer.echo(f"{'' if rows is None else f'{rows:,} '}{what} written to {out} in {seconds:.1f} s")
@@ -152,7 +152,9 @@ def _answer(
 
 
 def _tell(answer: Answer | RevisedAnswer) -> None:
-    """How revisions spread, if their way was chosen; beside the rows, not among them."""
+    """What the answer cannot know, and how revisions spread, if their way was chosen; beside the rows, not among them."""
+    for note in answer.notes:
+        typer.echo(f"note: {note}", err=True)
     report = getattr(answer, "report", None)
     if report is not None:
         typer.echo(str(report), err=True)

@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 from pulse.core.time import format_instant
+from pulse.runtime.fit_aside import advice_for, lacking, share
 from pulse.store.manifest import Manifest
 
 _SHOWN = 10  # versions that are told of
+_MANY = 1000  # tuples: of fewer, what a file takes by itself is most of it
+_RESTLESS = 0.5  # of the tuples: what is kept should change less often
 
 
 Answered = list[tuple[int | None, int | None]]
@@ -16,7 +19,9 @@ Answered = list[tuple[int | None, int | None]]
 
 def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
     """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.remembered.remembered`)."""
-    before = sum(source.bytes for source in manifest.sources)
+    whole = sum(source.bytes for source in manifest.sources)
+    known = all(source.modelled is not None for source in manifest.sources)
+    before = sum(source.modelled or 0 for source in manifest.sources) if known else whole
     after = sum(file.bytes + sum(layer.bytes for layer in file.layers) for file in manifest.files)
     segments = manifest.segments
     return {
@@ -27,6 +32,8 @@ def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any
         "points": manifest.points,
         "tuples_per_segment": manifest.modelled / segments if segments else None,
         "bytes_before": before,
+        "bytes_before_are": "columns" if known else "files",
+        "bytes_of_sources": whole,
         "bytes_after": after,
         "counts": manifest.counts,
         "statistics": manifest.statistics,
@@ -61,7 +68,7 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     per = f", {found['tuples_per_segment']:,.1f} tuples per segment" if found["segments"] else ""
     made = "kept as points" if manifest.schema.points else f"in {found['segments']:,} segments{per}"
     rows.append(("model", f"{manifest.modelled:,} tuples {made}"))
-    rows.append(("size", f"{_bytes(found['bytes_before'])} before, {_bytes(found['bytes_after'])} after"))
+    rows += _size(found)
     for name, worst in manifest.statistics.get("attributes", {}).items():
         void = worst["worst_drift"] is None or manifest.drift_is_void
         drift = "" if void else f", drift {worst['worst_drift']:.6g} value·s"
@@ -72,10 +79,14 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
         ("superseded", "superseded at their own instant"),
     ):
         if counts.get(what):
-            more = f"; first: {counts['first_not_finite']}" if what == "not_finite" else ""
+            first = counts.get(f"first_{what}")
+            more = "" if first is None else f"; first: {first}"
             if what == "late" and manifest.late_put_in:
                 more = f"; {manifest.late_put_in:,} late ones put in since"
-            rows.append(("note", f"{counts[what]:,} tuples {why}{more}"))
+            if what == "not_finite" and lacking(counts):
+                more += f"; {lacking(counts)}"
+            part = "" if what == "superseded" else f"; {share(counts[what], counts['tuples'])} of all"
+            rows.append(("note", f"{counts[what]:,} tuples {why}{more}{part}"))
     if counts.get("missed"):
         rows.append(
             (
@@ -85,6 +96,7 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
         )
     rows += [("note", f"{n:,} rows removed: {why}") for why, n in counts.get("removed", {}).items()]
     rows += [("note", f"{n:,} rows {why}") for why, n in counts.get("remarked", {}).items()]
+    rows += _hints(manifest, found)
     if counts.get("truncated"):
         rows.append(("note", f"{counts['truncated']:,} times rounded down to the microsecond"))
     rows += [("reading", statement) for statement in manifest.statements]
@@ -93,6 +105,35 @@ def lines(manifest: Manifest, answered: Answered | None = None) -> list[str]:
     rows += _versions(manifest, answered)
     width = max(len(name) for name, _ in rows)
     return [f"{name:{width}}  {text}" for name, text in rows]
+
+
+def _size(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """How large the data were and the model is; of the data the columns that are in the model, where their size is known."""
+    before, after = found["bytes_before"], found["bytes_after"]
+    if not before:
+        return [("size", f"{_bytes(after)}")]
+    of = "its columns" if found["bytes_before_are"] == "columns" else "whole files"
+    return [("size", f"{_bytes(before)} before ({of}), {_bytes(after)} after")]
+
+
+def _hints(manifest: Manifest, found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What to do where a model is of little use: larger than its data, or cut at every change of what it keeps."""
+    rows = []
+    for name, count in manifest.counts.get("changing", {}).items():
+        if manifest.tuples and count > _RESTLESS * manifest.tuples:
+            rows.append(
+                f"{name}, which is kept, changes at {100 * count / manifest.tuples:.0f} % of the tuples, and every change ends a "
+                f"segment: model it (--model {name}:step), or leave it out of --keep"
+            )
+    larger = found["bytes_before_are"] == "columns" and 0 < found["bytes_before"] < found["bytes_after"]
+    if not rows and larger and manifest.modelled >= _MANY and not manifest.schema.points:
+        rows.append(
+            "the model is larger than its data: allow a larger --error or --drift, give --model a truth that the data follow, "
+            "or query the data themselves"
+        )
+    if advice := advice_for(manifest.counts, manifest.schema, str(manifest.fit.get("nonfinite"))):
+        rows.append(advice)
+    return [("hint", text) for text in rows]
 
 
 def _versions(manifest: Manifest, answered: Answered | None) -> list[tuple[str, str]]:

@@ -73,7 +73,7 @@ def run(
             raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
         chosen = replace(chosen, engine=engine)
     # Where results are printed, figures go the other way.
-    told = Telling(as_json, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None)
+    told = Telling(as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None)
     try:
         if chosen.engine == "local":
             from pulse.runtime.predictive_local import run_local
@@ -89,10 +89,12 @@ def run(
 
 def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
     from pulse.runtime.chatter import drain, without_chatter
+    from pulse.runtime.job_checks import check_for_spark
     from pulse.runtime.predictive import start
     from pulse.runtime.secrets import REDACTION, concealing, resolved
     from pulse.runtime.spark import session
 
+    check_for_spark(job)
     settings: dict[str, Any] = {**REDACTION, **resolved(job.spark)}
     verbose = logging.getLogger("pulse").isEnabledFor(logging.INFO)
     with concealing(job.spark), nullcontext() if verbose else without_chatter():
@@ -129,8 +131,8 @@ def _interrupts() -> Iterator[threading.Event]:
 class Telling:
     """Says how a job is doing: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
 
-    def __init__(self, as_json: bool, *, err: bool = False) -> None:
-        self.as_json, self.err = as_json, err
+    def __init__(self, as_json: bool, job: Job | None = None, *, err: bool = False) -> None:
+        self.as_json, self.job, self.err = as_json, job, err
         self.status: Status | None = None
         self.live = not as_json and redraws(sys.stderr)
 
@@ -147,3 +149,6 @@ class Telling:
             return
         line = "no tuples" if self.status is None else self.status.line()
         typer.echo(f"{chr(13) + chr(27) + '[K' if self.live else ''}{what}: {line}", err=True)
+        hint = None if self.status is None or self.job is None else self.status.hint(self.job)
+        if hint is not None:
+            typer.echo(f"hint: {hint}", err=True)

@@ -13,6 +13,9 @@ ABSENT, POSSIBLE, LIKELY, CERTAIN = 0, 1, 2, 3
 
 NAMES = ("absent", "possible", "likely", "certain")
 
+UNBOUNDED = 1e150
+"""The error of a value that nothing bounds, as operators compute with it; an error of its root or more counts as unbounded."""
+
 CertaintyArray: TypeAlias = npt.NDArray[np.uint8]
 
 

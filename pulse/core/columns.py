@@ -7,13 +7,15 @@ modelled: a query may ask only who and when.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 
 from pulse.core.arrow_types import COEFFICIENTS, REF
 from pulse.core.errors import unknown_column
+from pulse.core.plane import Plane
 from pulse.core.schema import LINEAGE, Role, StreamSchema
 
 
@@ -22,6 +24,7 @@ class Columns:
     """Attributes by role, in order. ``key`` and ``unmodelled`` are (name, Arrow type) pairs; ``time`` is the time of tuples.
 
     ``points``: what flows here is defined only at single instants, as the tuples of a stream that is kept as points are.
+    ``plane``, of a stored stream alone: what its positions were projected to.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -29,11 +32,14 @@ class Columns:
     unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
     time: str = "t"
     points: bool = False
+    plane: Plane | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, schema: StreamSchema) -> Columns:
         """The attributes of a stored stream, by their own names."""
-        return cls(schema.key, schema.modelled_names, schema.unmodelled, schema.time, schema.points)
+        return cls(
+            schema.key, schema.modelled_names, schema.unmodelled, schema.time, schema.points, schema.plane
+        )
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -83,6 +89,17 @@ class Columns:
             f"{alias}.{self.time}",
             self.points,
         )
+
+    def key_text(self, keys: Sequence[pa.Array], group: int) -> str:
+        """A group's key in words, for errors; without columns that a plan made for itself (``S.symbol#2``), which equal others.
+
+        >>> arc = Columns((("S.symbol", pa.string()), ("S.symbol#2", pa.string())), ())
+        >>> arc.key_text([pa.array(["a"]), pa.array(["a"])], 0)
+        "S.symbol='a'"
+        """
+        parts = zip(self.key_names, keys, strict=True)
+        told = [f"{name}={column[group].as_py()!r}" for name, column in parts if "#" not in name]
+        return ", ".join(told) or "the stream"
 
     def segment_schema(self, *, lineage: bool = False) -> pa.Schema:
         """The columns of result segments: as a stored stream's, and ``certainty``."""

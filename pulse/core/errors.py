@@ -45,6 +45,10 @@ class ColumnTypeError(SchemaError, TypeError):
     """A column's type is not the one its role asks for."""
 
 
+class AmbiguousColumnError(SchemaError):
+    """A column was named that is there several times."""
+
+
 class SchemaMismatchError(SchemaError):
     """Batches of different streams were put together."""
 
@@ -113,3 +117,15 @@ def unknown_column(name: str, available: Iterable[str], where: str) -> UnknownCo
     hint = f"did you mean '{by_fold[near[0]]}'? " if near else ""
     listed = ", ".join(f"'{other}'" for other in names) or "none"
     return UnknownColumnError(f"{where}: there is no column '{name}'; {hint}There are: {listed}")
+
+
+def check_once(name: str, available: Iterable[str], where: str) -> None:
+    """Refuse a column that several of the available ones are called by.
+
+    >>> check_once("price", ["symbol", "price"], "trades")
+    """
+    count = list(available).count(name)
+    if count > 1:
+        raise AmbiguousColumnError(
+            f"{where}: {count} columns are called '{name}', and which is meant is not clear; rename all but one"
+        )

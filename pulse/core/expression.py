@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pulse.core.plane import Plane
+
 RELATIONS = ("<", "<=", "=", "!=", ">=", ">")
 FLIPPED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
 NEGATED = {"<": ">=", "<=": ">", "=": "!=", "!=": "=", ">=": "<", ">": "<="}
@@ -127,17 +129,18 @@ class Negative(Expression):
 
 @dataclass(frozen=True)
 class Function(Expression):
-    """A function of :data:`FUNCTIONS`."""
+    """A function of :data:`FUNCTIONS`. A distance may be in a ``plane`` that positions were projected to."""
 
     name: str
     arguments: tuple[Expression, ...]
+    plane: Plane | None = None
 
     @property
     def parts(self) -> tuple[Expression, ...]:
         return self.arguments
 
     def with_parts(self, parts: tuple[Expression, ...]) -> Function:
-        return Function(self.name, parts)
+        return Function(self.name, parts, self.plane)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.arguments))})"

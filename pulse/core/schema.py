@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +23,7 @@ from pulse.core.errors import (
     UnknownColumnError,
     unknown_column,
 )
+from pulse.core.plane import Plane
 
 LINEAGE = pa.list_(
     pa.struct(
@@ -68,7 +69,8 @@ class StreamSchema:
     ``key`` and ``unmodelled`` are (name, Arrow type) pairs, ``modelled`` (name, truth) pairs, in order; ``time`` is the
     name of the time attribute in the source and in samples. Without a key the stream is one single model.
     With ``points`` every tuple is kept as a point (semantics 1.2), and aggregates over time are over tuples: all is ``samples``.
-    Names are unique whatever their case, since Spark does not tell ``Price`` from ``price``.
+    ``plane`` says what distances between the positions ``x, y`` are worth, where these were projected; two schemas are the same
+    without regard to it. Names are unique whatever their case, since Spark does not tell ``Price`` from ``price``.
     """
 
     key: tuple[tuple[str, pa.DataType], ...]
@@ -76,6 +78,7 @@ class StreamSchema:
     modelled: tuple[tuple[str, Truth], ...]
     unmodelled: tuple[tuple[str, pa.DataType], ...] = ()
     points: bool = False
+    plane: Plane | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -211,13 +214,15 @@ class StreamSchema:
 
     def to_json(self) -> str:
         """The schema as text for a manifest; Arrow types by name."""
-        parts = {
+        parts: dict[str, Any] = {
             "key": [[name, str(type_)] for name, type_ in self.key],
             "time": self.time,
             "modelled": [[name, str(truth)] for name, truth in self.modelled],
             "unmodelled": [[name, str(type_)] for name, type_ in self.unmodelled],
         }
-        return json.dumps(parts | ({"points": True} if self.points else {}), ensure_ascii=False)
+        parts |= {"points": True} if self.points else {}
+        parts |= {} if self.plane is None else {"plane": self.plane.to_list()}
+        return json.dumps(parts, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> StreamSchema:
@@ -226,11 +231,13 @@ class StreamSchema:
             parts = json.loads(text)
             pairs = {role: [(str(name), str(what)) for name, what in parts[role]] for role in _PAIRED}
             time, points = parts["time"], bool(parts.get("points", False))
+            plane = None if parts.get("plane") is None else Plane.of(parts["plane"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise SchemaError(f"stream schema: not the JSON of one ({e!r}): {text[:200]!r}") from None
         for role, of_role in pairs.items():  # a mapping would lose the second of a name without a word
             _check_names([name for name, _ in of_role], where=f"stream schema, {role}")
-        return cls.of(time=time, points=points, **{role: dict(of_role) for role, of_role in pairs.items()})
+        made = cls.of(time=time, points=points, **{role: dict(of_role) for role, of_role in pairs.items()})
+        return made if plane is None else replace(made, plane=plane)
 
     def __repr__(self) -> str:
         parts = [f"key {_described(self.key)}" if self.key else "no key", f"time {self.time}"]

@@ -46,5 +46,6 @@ def make(stage: Stage, rows: str, reports: int | str = REPORTS) -> Data:
                     ("reports of vessels", of_vessels, FLEET["vessels"]),
                 )
             ],
+            grouped=["rows", "keys"],
         )
     return Data(ticks, vessels, of_ticks, of_vessels)

@@ -48,6 +48,7 @@ def ask(stage: Stage, data: Data) -> None:
                     round(taken[0], 2),
                 ]
             ],
+            grouped=["answers", "rising", "wrong though certain"],
         )
         scene.say(
             f"The largest error is {figures['error']:.2g}, certified is {figures['certified']:.2g}; "

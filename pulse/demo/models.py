@@ -42,7 +42,11 @@ def fit(stage: Stage, data: Data) -> None:
             per = manifest.tuples / max(manifest.segments, 1)
             scene.wrote(stage.folder / name)
             rows.append([what, manifest.tuples, manifest.segments, per, worst, round(taken[0], 1)])
-        scene.table(["model", "tuples", "segments", "tuples per segment", "certified error", "seconds"], rows)
+        scene.table(
+            ["model", "tuples", "segments", "tuples per segment", "certified error", "seconds"],
+            rows,
+            grouped=["tuples", "segments", "tuples per segment"],
+        )
         scene.say("The truth is never further from a model than its certified error, at any instant.")
         _picture(stage, scene, data)
 

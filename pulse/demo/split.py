@@ -50,7 +50,8 @@ def show(stage: Stage, data: Data) -> None:
         for what, name in ((ANNOUNCED, "split-announced"), (NOT, "split-unannounced")):
             wrong, largest = outside(answers[name], truth, at)
             rows.append([what, answers[name].num_rows, wrong, round(largest, 3)])
-        scene.table(["MACD where", "answers", "outside their certificate", "largest swing"], rows)
+        head = ["MACD where", "answers", "outside their certificate", "largest swing"]
+        scene.table(head, rows, grouped=head[1:3])
         scene.say(
             "With the accent every answer is that of the stock as if it had not split, in the new units of its price; "
             "without it the fall looks like a crash until the long window has passed."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,9 +47,9 @@ class Scene:
         self.stage.say(f"  {text}")
         self.blocks.append(text)
 
-    def table(self, head: list[str], rows: list[list[Any]]) -> None:
-        """A small table."""
-        made = Table.of(head, rows)
+    def table(self, head: list[str], rows: list[list[Any]], *, grouped: Collection[str] = ()) -> None:
+        """A small table; ``grouped`` names its columns of counts, whose digits are parted by threes."""
+        made = Table.of(head, rows, grouped=grouped)
         for line in made.lines():
             self.stage.say(f"    {line}")
         self.blocks.append(made)

@@ -28,7 +28,8 @@ def ask(stage: Stage) -> None:
             rows.append(
                 [row["short"], row["long"], row["ranges"], row["seconds"] / 3600, row["diff_mean"], certain]
             )
-        scene.table(["short (s)", "long (s)", "ranges", "hours in all", "mean", "certain"], rows)
+        head = ["short (s)", "long (s)", "ranges", "hours in all", "mean", "certain"]
+        scene.table(head, rows, grouped=["ranges", "hours in all"])
         scene.picture(
             "windows",
             lambda width: plot_sweep(table, swept.grid.names, value="diff_mean", width=width),

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping
 from functools import lru_cache
 
 from pulse.core.columns import Columns
+from pulse.core.plane import Plane
 from pulse.core.schema import StreamSchema
 from pulse.language.bind import bind_statement
 from pulse.language.dialect import Pulse, read
@@ -31,16 +32,24 @@ def parse(text: str, streams: Mapping[str, StreamSchema | Columns], parameters: 
     >>> query.select, query.rate
     (('symbol', 'avg_price'), 2000000)
     """
+    if not isinstance(text, str):
+        raise LanguageError(f"expected the text of a query, select … from …, got {type(text).__name__}")
     columns = {
         name: Columns.of(schema) if isinstance(schema, StreamSchema) else schema
         for name, schema in streams.items()
     }
     if isinstance(parameters, tuple):
-        return _parsed(text, tuple(columns.items()), parameters)
+        planes = tuple(one.plane for one in columns.values())  # equal columns may be in different ones
+        return _parsed(text, tuple(columns.items()), planes, parameters)
     return bind_statement(read(text), Context(text, columns, parameters))
 
 
 @lru_cache(256)
-def _parsed(text: str, columns: tuple[tuple[str, Columns], ...], parameters: tuple[str, ...]) -> Query:
+def _parsed(
+    text: str,
+    columns: tuple[tuple[str, Columns], ...],
+    _: tuple[Plane | None, ...],
+    parameters: tuple[str, ...],
+) -> Query:
     """Queries never change, so that one that is asked again, as a dashboard does, needs no second reading."""
     return bind_statement(read(text), Context(text, dict(columns), parameters))

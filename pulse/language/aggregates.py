@@ -187,11 +187,12 @@ def _aggregated(
 
 
 def _joined(parts: list[Node], calls: list[Call]) -> Node:
-    """The results side by side; the keys of the later ones are renamed, as a join keeps both sides' keys."""
+    """The results side by side; the keys of the later ones are renamed (``S.symbol#2``, as no query can), as a join keeps both
+    sides' keys."""
     node = parts[0]
     keys = node.columns.key_names
     for i, (part, call) in enumerate(zip(parts[1:], calls[1:], strict=True), 2):
-        again = {key: f"{key}_{i}" for key in keys}
+        again = {key: f"{key}#{i}" for key in keys}
         outputs = (*((name, Column(key)) for key, name in again.items()), (call.output, Column(call.output)))
         node = Join(node, Project(part, outputs, part.columns.time), tuple(again.items()))
     return node

@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
-from pulse.core.expression import Parameter
+from pulse.core.expression import Column, Parameter
 from pulse.language.aggregates import bind_aggregates, is_grouped
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder
 from pulse.language.literals import bound, duration, moment
-from pulse.language.outputs import Outputs, bind_outputs, check_names
+from pulse.language.outputs import Output, Outputs, bind_outputs, check_names
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
 from pulse.language.syntax import Statement
@@ -36,6 +36,13 @@ def bind_statement(statement: Statement, context: Context) -> Query:
     if statement.args.get("at") is not None:
         plan = as_of(plan, moment(statement.args["at"], context.text))
     every = statement.args.get("every")
+    if every is not None and plan.columns.points:
+        raise wrong(
+            "SAMPLE EVERY asks for values between tuples, and points have none there; leave it out: the answer is then the "
+            "tuples at their own instants. A window has values at a rate: from S[size 60 advance 2]",
+            context.text,
+            every,
+        )
     return Query(
         plan,
         tuple(one.name for one in outputs.columns if not one.hidden),
@@ -64,10 +71,22 @@ class _Member:
     node: Node
     outputs: Outputs
 
+    @property
+    def shown(self) -> list[Output]:
+        """The columns that are matched with those of other members: keys that equal one of them are not."""
+        return [one for one in self.outputs.columns if not one.hidden]
+
     def projected(self, names: list[str], time: str) -> Project:
-        """The select with its columns named."""
+        """The select with its columns named, and keys that equal another carried along."""
         made = zip(names, self.outputs.columns, strict=True)
         return Project(self.node, tuple((name, one.expression) for name, one in made), time)
+
+    def matched(self, names: list[str], time: str) -> Project:
+        """The select with the columns that it shows named, and no others."""
+        made = zip(names, self.shown, strict=True)
+        columns = ((one.expression, one.equals) for one in self.outputs.columns if one.hidden)
+        hidden = tuple((key.name, equal) for key, equal in columns if isinstance(key, Column))
+        return Project(self.node, tuple((name, one.expression) for name, one in made), time, hidden)
 
 
 def _members(query: exp.Expr, context: Context) -> list[_Member]:
@@ -96,19 +115,21 @@ def _member(select: exp.Select, context: Context) -> _Member:
 def _united(query: exp.Expr, members: list[_Member], prefix: str, text: str) -> Node:
     """One projection, or several put together, whose columns are matched by place and named as in the first."""
     first = members[0].outputs
+    if len(members) == 1:
+        return members[0].projected([f"{prefix}{one.name}" for one in first.columns], f"{prefix}{first.time}")
     kind = "an intersect" if isinstance(query, exp.Intersect) else "a union all"
-    names = [f"{prefix}{one.name}" for one in first.columns]
+    shown = [one.name for one in members[0].shown]
+    names = [f"{prefix}{name}" for name in shown]
     plans: list[Node] = []
     for member in members:
-        if len(member.outputs.columns) != len(names):
-            said = ", ".join(one.name for one in member.outputs.columns)
+        if len(member.shown) != len(names):
             raise wrong(
                 f"the queries of {kind} must have the same columns, keys included: the first has "
-                f"{', '.join(one.name for one in first.columns)}, this one {said}",
+                f"{', '.join(shown)}, this one {', '.join(one.name for one in member.shown)}",
                 text,
                 member.select,
             )
-        plan = member.projected(names, f"{prefix}{first.time}")
+        plan = member.matched(names, f"{prefix}{first.time}")
         if plans and plan.columns != plans[0].columns:
             columns = plan.columns
             apart = next((n for n in names if _column(columns, n) != _column(plans[0].columns, n)), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -237,7 +239,22 @@ class Binder:
         if name not in FUNCTIONS or name == "distance2":
             raise self.wrong(f"there is no function '{name}'; {known(name, _PUBLIC)}", node)
         self._arity(node, FUNCTIONS[name])
+        if name == "distance":
+            self._check_metric(node)
         return Function(name, tuple(self.number(one) for one in arguments)), NUMBER
+
+    def _check_metric(self, node: exp.Anonymous) -> None:
+        """That no point of a distance is of columns that are called latitude and longitude: degrees are no metres."""
+        names = [bare(one).name if isinstance(bare(one), exp.Column) else "" for one in node.expressions]
+        for pair in (names[:2], names[2:]):
+            if in_degrees(*pair):
+                raise self.wrong(
+                    f"distance measures in a plane, in the units of its columns, and '{pair[0]}' and '{pair[1]}' are degrees: "
+                    "500 would be 500 degrees, and one of longitude is shorter than one of latitude. Fit positions in metres: "
+                    "--format ais projects them to x and y. If degrees are meant, give them other names: (select lon as x, "
+                    "lat as y from …)",
+                    node,
+                )
 
     def _arity(self, node: exp.Anonymous, expected: int) -> None:
         if len(node.expressions) != expected:
@@ -249,6 +266,22 @@ class Binder:
             raise self.wrong(_COUNT, node)
         hint = _INSTEAD.get(self.clause, "")
         raise self.wrong(f"the aggregate {node.this} cannot stand in {self.clause}{hint}", node)
+
+
+_LATITUDE = frozenset(("lat", "latitude"))
+_LONGITUDE = frozenset(("lon", "long", "lng", "longitude"))
+
+
+def in_degrees(one: str, other: str) -> bool:
+    """Whether two columns are called latitude and longitude, in either order, in one of the ways this is done.
+
+    >>> in_degrees("lat", "lon"), in_degrees("Longitude", "Latitude"), in_degrees("pos_lat_deg", "pos_lon_deg")
+    (True, True, True)
+    >>> in_degrees("x", "y"), in_degrees("lat", "alt"), in_degrees("plateau", "belong")
+    (False, False, False)
+    """
+    first, second = (set(re.split(r"[\W_\d]+", name.casefold())) for name in (one, other))
+    return bool((first & _LATITUDE and second & _LONGITUDE) or (first & _LONGITUDE and second & _LATITUDE))
 
 
 def _any_of(predicates: list[Expression]) -> Expression:

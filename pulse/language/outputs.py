@@ -18,14 +18,22 @@ from pulse.plan.nodes import Node
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the result. ``given`` says that the user named it with AS; hidden ones are only carried along."""
+    """A column of the result. ``given`` says that the user named it with AS.
+
+    A key that ``equals`` another one of the arc, which the result has, is hidden: it is only carried along.
+    """
 
     name: str
     expression: Expression
     node: exp.Expr
     alias: str = ""
     given: bool = False
-    hidden: bool = False
+    equals: str = ""
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the result does not show it."""
+        return bool(self.equals)
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ def _unlisted_keys(
 ) -> list[Output]:
     labels = equal_keys(node)
     named = {one.expression.name for one in listed if isinstance(one.expression, Column)}
-    shown = {labels[name] for name in named if name in labels}
+    shown = {labels[name]: name for name in node.columns.key_names if name in named}
     taken = {time.casefold(), *(one.name.casefold() for one in listed)}
     known = {one.column: one for source in scope.sources for one in source.attributes}
     added: list[Output] = []
@@ -152,8 +160,8 @@ def _unlisted_keys(
             alias, plain = known[column].alias, known[column].name
         name = plain if plain.casefold() not in taken else _numbered(f"{alias}_{plain}", taken)
         taken.add(name.casefold())
-        added.append(Output(name, Column(column), select, alias, hidden=labels[column] in shown))
-        shown.add(labels[column])
+        added.append(Output(name, Column(column), select, alias, equals=shown.get(labels[column], "")))
+        shown.setdefault(labels[column], column)
     return sorted(added, key=lambda one: one.hidden)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from pulse.plan.derived import Derived, renamed
 from pulse.plan.fates import Verdict, ended, verdict_words
@@ -17,11 +18,23 @@ from pulse.plan.signatures import Handling, handling
 from pulse.stream.accents import Control, is_alteration
 from pulse.stream.description import NO_PROMISES, Domain
 from pulse.stream.machine import receive
-from pulse.stream.state import Mode, State
+from pulse.stream.state import Mode, Side, State, Where
+from pulse.stream.units import Units
 
 
 class Abort(Exception):
     """An operator cannot go on: the query ends here."""
+
+
+class Known(NamedTuple):
+    """What an operator knows of accents; what its plan says is not in it. ``derived``: the units of what its outputs are made of,
+    and of these."""
+
+    sides: tuple[Side, ...]
+    units: Units
+    exists: Where
+    domain: Domain
+    derived: tuple[Units, Units] | None
 
 
 class Operator:
@@ -107,16 +120,23 @@ class Operator:
         return step.passed
 
     @property
-    def known(self) -> object:
+    def known(self) -> Known:
         """What is known of the accents so far."""
-        return self._state, None if self._derived is None else self._derived.units
+        derived, state = None if self._derived is None else self._derived.units, self._state
+        if state is None:
+            return Known((), Units(), {}, NO_PROMISES, derived)
+        return Known(state.sides, state.units, state.exists, state.domain, derived)
 
-    def recall(self, known: object) -> None:
-        """Go on from what was known."""
-        assert isinstance(known, tuple)
-        self._state, units = known
-        if self._derived is not None:
-            self._derived.units = units
+    def recall(self, known: Known) -> None:
+        """Go on from what was known; a ``ValueError`` where that is another operator's."""
+        sides, units, exists, domain, derived = known
+        own = 0 if self._state is None else len(self._state.sides)
+        if len(sides) != own or (derived is None) != (self._derived is None):
+            raise ValueError(f"{self.label}: expected what is known of {own} inputs, got of {len(sides)}")
+        if self._state is not None:
+            self._state = replace(self._state, sides=sides, units=units, exists=exists, domain=domain)
+        if self._derived is not None and derived is not None:
+            self._derived.units = derived
 
     def _passes_plainly(self, side: int, control: Control) -> bool:
         """Whether alter data passes as it is, whatever came before: after scans, descriptions never speak of what has units."""
@@ -161,7 +181,7 @@ class Operators:
         *,
         domains: Mapping[str, Domain] | None = None,
         mode: Mode = "accumulate",
-        state: tuple[object, ...] | None = None,
+        state: tuple[Known, ...] | None = None,
         careful: frozenset[str] = frozenset(),
     ) -> None:
         self._root = operator_of(plan, domains or {}, mode, careful)
@@ -171,7 +191,7 @@ class Operators:
                 one.recall(known)
 
     @property
-    def state(self) -> tuple[object, ...]:
+    def state(self) -> tuple[Known, ...]:
         """What the operators know, from the top."""
         return tuple(one.known for one in every_operator(self._root))
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pulse.core.expression import Column
+from pulse.core.expression import Column, columns_of
 from pulse.plan.nodes import (
     Across,
     Duration,
@@ -36,6 +36,7 @@ from pulse.plan.nodes import (
     Scan,
     Union,
     Window,
+    walk,
 )
 
 SHORTEST_BUCKET = 1_800_000_000
@@ -125,13 +126,32 @@ def _exchanged(by: tuple[str, ...]) -> Place:
 
 
 def _across(node: Across) -> tuple[Node, Place]:
-    """Partial results below the exchange, merged above it; none where all of a group lies together."""
+    """Partial results below the exchange, merged above it; none where all of a group lies together.
+
+    Nor of a mean of rows that a predicate on models chose: how far it may be off where some of them are in doubt is told by
+    their values, not by sums and numbers of parts, whose bounds together are far wider.
+    """
     below, place = _place(node.input, ())
     if place.parts is not None and place.holds(node.by):
         kept = tuple(part & frozenset(node.by) for part in place.parts)
         return node.with_inputs((below,)), Place(place.source, kept)
+    if node.function == "avg" and _chosen_by_models(node.input):
+        return node.with_inputs((Exchange(below, node.by),)), _exchanged(node.by)
     partial = replace(node, input=below, phase="partial")
     return replace(node, input=Exchange(partial, node.by), phase="merge"), _exchanged(node.by)
+
+
+def _chosen_by_models(node: Node) -> bool:
+    """Whether a predicate on modelled attributes lies below: then it may be in doubt which rows there are."""
+    for one in walk(node):
+        if isinstance(one, Filter) and columns_of(one.predicate) & set(one.input.columns.modelled):
+            return True
+        if isinstance(one, Join) and columns_of(one.condition) & {
+            *one.left.columns.modelled,
+            *one.right.columns.modelled,
+        }:
+            return True
+    return False
 
 
 def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Place]:
@@ -180,10 +200,13 @@ def _on_grid(node: Join, left: Node, right: Node, above: tuple[Duration, ...]) -
     known = sum(size for size in above if isinstance(size, int))
     bucket = max(SHORTEST_BUCKET, BUCKET_PER_MARGIN * known)
     near = node.near
-    reach = None if near is None else near.reach
+    if near is None:
+        return Exchange(left, Grid(None, None, bucket, above)), Exchange(
+            right, Grid(None, None, bucket, above)
+        )
     return (
-        Exchange(left, Grid(None if near is None else near.left, reach, bucket, above)),
-        Exchange(right, Grid(None if near is None else near.right, reach, bucket, above)),
+        Exchange(left, Grid(near.left, near.reach, bucket, above, near.stretch)),
+        Exchange(right, Grid(near.right, near.reach, bucket, above, near.stretch)),
     )
 
 

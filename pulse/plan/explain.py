@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pulse.core import html
 from pulse.core.time import format_duration
@@ -39,11 +40,18 @@ class Explanation(str):
         return "".join(html.folded(title, "\n".join(lines)) for title, lines in self.sections.items())
 
 
-def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str] = ()) -> Explanation:
-    """All there is to say about how a query is answered. Its parameters may be open.
+def explain(
+    query: Query,
+    degrees: Degrees | None = None,
+    accents: Sequence[str] = (),
+    *,
+    given: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Explanation:
+    """All there is to say about how a query is answered. Its parameters may be open, or bound to the values ``given``.
 
     With ``degrees``, the highest degree of each stored attribute, equations are spelled out. ``accents`` are lines about those of
-    its streams (:mod:`pulse.plan.accented`).
+    its streams (:mod:`pulse.plan.accented`), ``notes`` what the answer cannot know.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant
@@ -85,7 +93,8 @@ def explain(query: Query, degrees: Degrees | None = None, accents: Sequence[str]
         "fragments and exchanges": list(_fragments(place_exchanges(rewritten))),
         "revisions": list(explain_modes(optimise(query.plan, mirror=False))),
         **({"accents": list(accents)} if accents else {}),
-        "answer": list(_answer(query)),
+        "answer": list(_answer(query, given or {})),
+        **({"notes": list(notes)} if notes else {}),
     }
     return Explanation.of(sections)
 
@@ -122,9 +131,11 @@ def _tree(node: Node, number: dict[Node, int], indent: str) -> Iterator[str]:
         yield from _tree(one, number, indent + "  ")
 
 
-def _answer(query: Query) -> Iterator[str]:
+def _answer(query: Query, given: Mapping[str, Any]) -> Iterator[str]:
     yield f"columns: {', '.join(query.select)}"
     yield f"tuples: {_rate(query)}"
+    if given:
+        yield f"parameters: {', '.join(f':{name} = {value}' for name, value in given.items())}"
     if query.parameters:
         yield f"parameters: {', '.join(f':{name}' for name in query.parameters)}"
     for name, bound in query.errors:
@@ -134,6 +145,8 @@ def _answer(query: Query) -> Iterator[str]:
 
 
 def _rate(query: Query) -> str:
+    if query.plan.columns.points:
+        return "at their own instants, as they are points"
     if query.every is not None:
         return f"every {duration(query.every)} (SAMPLE EVERY)"
     advances = tuple(dict.fromkeys(_advances(query.plan)))

@@ -187,12 +187,14 @@ class Near:
 
     ``left`` and ``right`` are the columns (x, y) of each side. ``window`` is 0 where the predicate bounds the distance at
     the very instant; else microseconds: it bounds the average over a window that long, so the smallest distance in it.
+    ``stretch`` is by how much the plane of the positions may lengthen a distance (:class:`pulse.core.plane.Plane`).
     """
 
     left: tuple[str, str]
     right: tuple[str, str]
     reach: Expression
     window: Duration = 0
+    stretch: float = 1.0
 
 
 @_node
@@ -339,6 +341,7 @@ class Grid:
     reach: Expression | None
     bucket: Duration
     margin: tuple[Duration, ...]  # to be summed: the windows above
+    stretch: float = 1.0  # of the reach, as :class:`Near` has it
 
 
 @_node

@@ -9,6 +9,7 @@ from pulse.plan.nodes import Node
 from pulse.plan.rules.average_bounds_pairs import average_bounds_pairs
 from pulse.plan.rules.constant_folding import constant_folding
 from pulse.plan.rules.distance_to_squares import distance_to_squares
+from pulse.plan.rules.distances_in_planes import distances_in_planes
 from pulse.plan.rules.drop_trivial import drop_trivial
 from pulse.plan.rules.intersect_as_join import intersect_as_join
 from pulse.plan.rules.merge_filters import merge_filters
@@ -69,4 +70,5 @@ def _optimised(plan: Node, _: str, mirror: bool) -> Node:
             plan = rule(plan)
         if plan == before:
             break
+    plan = distances_in_planes(plan)  # once what is a distance is known
     return FINAL(plan) if mirror else plan

@@ -85,8 +85,11 @@ class Query:
     def rate(self) -> int | None:
         """The rate of its tuples in microseconds: the SAMPLE clause, else the advance of its outermost windows (3.8).
 
-        Windows with different advances share the closing times that are multiples of both.
+        Windows with different advances share the closing times that are multiples of both. Points have none: their tuples are
+        at their own instants.
         """
+        if self.plan.columns.points:
+            return None
         if self.every is not None:
             assert isinstance(self.every, int)
             return self.every

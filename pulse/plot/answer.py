@@ -1,6 +1,7 @@
 """An answer over time: its values inside the error they can have, on a ground that says how sure each range is.
 
-Certain ranges lie on green, likely ones on orange, possible ones on grey hatching. Nothing is drawn over what the answer leaves
+Certain ranges lie on green, likely ones on orange, possible ones on grey hatching; where a column of the picture holds several,
+their shares of its time lie above each other. Nothing is drawn over what the answer leaves
 out.
 """
 
@@ -15,10 +16,11 @@ import pyarrow.compute as pc
 
 from pulse.core.coefficients import to_padded
 from pulse.plot.curves import Curve, Pieces, curve
-from pulse.plot.drawing import curve_marks, draw_curve, shade
+from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
 from pulse.plot.model import MOST_KEYS
-from pulse.plot.style import COLUMNS, INK, WIDE, legend, over_time, panels, shade_patch, titled
+from pulse.plot.shading import shade
+from pulse.plot.style import COLUMNS, INK, SHADES, WIDE, legend, over_time, panels, shade_patch, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,24 +54,30 @@ def plot_answer(
     groups = split_rows(table, [name for name in key if name in table.column_names], keys, named=named)
     figure, axes = panels(len(groups), width, height=2.4 if len(groups) < 3 else 1.8)
     made: Curve | None = None
-    found: set[str] = set()
+    found: dict[str, float] = {}
     for one, (label, rows) in zip(axes, groups, strict=True):
         made, seen = draw_answer(one, rows, names[0], time, rate)
-        found |= set(seen)
+        found = {name: found.get(name, 0.0) + seen.get(name, 0.0) for name in {**found, **seen}}
         titled(one, label, y=names[0])
         over_time(one)
     marks = curve_marks(made, label=names[0], tube="its error", colour=INK) if made is not None else []
     legend(
         figure,
-        [*marks[:2], *(shade_patch(name) for name in ("certain", "likely", "possible") if name in found)],
+        [*marks[:2], *(shade_patch(name, share) for name, share in _shares(found).items())],
     )
     return figure
 
 
+def _shares(seconds: dict[str, float]) -> dict[str, float]:
+    """Of all the time that is answered, the share of each certainty that occurs; the strongest first."""
+    whole = sum(seconds.values())
+    return {name: seconds[name] / whole if whole else 1.0 for name in SHADES if name in seconds}
+
+
 def draw_answer(
     axes: Axes, rows: pa.Table, name: str, time: str, rate: int | None = None
-) -> tuple[Curve, list[str]]:
-    """Rows of one key onto axes; the curve, and the certainties that occur."""
+) -> tuple[Curve, dict[str, float]]:
+    """Rows of one key onto axes; the curve, and the certainties that occur with the seconds that each covers."""
     certainty = np.array(rows.column("certainty").to_pylist(), dtype=object)
     if time in rows.column_names:
         made, begin, end, certainty = _sampled(rows, name, time, rate, certainty)

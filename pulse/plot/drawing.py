@@ -1,19 +1,15 @@
-"""Curves with their tubes, tuples and certainty put onto axes: what the pictures of models, answers and lineage share."""
+"""Curves with their tubes and tuples put onto axes: what the pictures of models, answers and lineage share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pulse.plot.curves import Curve, runs
-from pulse.plot.style import BLUE, GREY, SHADES
+from pulse.plot.curves import Curve
+from pulse.plot.style import BLUE, GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-WEAKEST_LAST = tuple(SHADES)
 
 
 def draw_curve(
@@ -54,66 +50,3 @@ def curve_marks(
     if curve.holes:
         marks.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label="no model"))
     return marks
-
-
-def shade(axes: Axes, begin: Any, end: Any, certainty: Any, *, columns: int) -> list[str]:
-    """Colour the ground of ranges by their certainty; returns those that occur.
-
-    Of many ranges a column of the picture shows the weakest that it holds: what is not certain is never hidden.
-    """
-    found = [name for name in SHADES if np.any(certainty == name)]
-    begin, end, certainty = _merged(begin, end, certainty, columns)
-    for name in found:
-        chosen = certainty == name
-        if not chosen.any():
-            continue
-        colour, alpha, hatch = SHADES[name]
-        spans = [
-            (_days(a), _days(b) - _days(a))
-            for a, b in zip(begin[chosen].tolist(), end[chosen].tolist(), strict=True)
-        ]
-        axes.broken_barh(
-            spans,
-            (0, 1),
-            transform=axes.get_xaxis_transform(),
-            facecolor=colour,
-            alpha=alpha,
-            hatch=hatch,
-            edgecolor=colour if hatch else "none",
-            linewidth=0,
-            zorder=0.5,
-        )
-    return found
-
-
-def _days(microseconds: int) -> float:
-    """An instant as matplotlib counts them."""
-    return microseconds / 86_400e6
-
-
-def _merged(begin: Any, end: Any, certainty: Any, columns: int) -> tuple[Any, Any, Any]:
-    """Ranges in µs that touch and say the same made one; those that are still too many, per column."""
-    begin, end = (np.asarray(one).astype("datetime64[us]").astype(np.int64) for one in (begin, end))
-    if not len(begin):
-        return begin, end, certainty
-    same = (certainty[1:] == certainty[:-1]) & (begin[1:] - end[:-1] <= 2)
-    starts = np.r_[True, ~same]
-    groups = np.flatnonzero(starts)
-    begin, certainty = begin[groups], certainty[groups]
-    end = np.maximum.reduceat(end, groups)
-    if len(begin) <= columns:
-        return begin, end, certainty
-    rank = np.array([WEAKEST_LAST.index(one) for one in certainty])
-    first, width = begin.min(), max((end.max() - begin.min()) / columns, 1.0)
-    shown = np.full(columns, -1)
-    left = np.minimum((begin - first) // width, columns - 1).astype(np.int64)
-    right = np.minimum((end - first) // width, columns - 1).astype(np.int64)
-    for weak in range(len(WEAKEST_LAST)):  # the weakest last, so that it is what stays
-        change = np.zeros(columns + 1, np.int64)
-        np.add.at(change, left[rank == weak], 1)
-        np.add.at(change, right[rank == weak] + 1, -1)
-        shown[np.cumsum(change)[:-1] > 0] = weak
-    spans = [(a, b, weak) for weak in range(len(WEAKEST_LAST)) for a, b in runs(shown == weak)]
-    begin = np.array([first + int(a * width) for a, _, _ in spans])
-    end = np.array([first + int(b * width) for _, b, _ in spans])
-    return begin, end, np.array([WEAKEST_LAST[weak] for _, _, weak in spans], dtype=object)

@@ -127,9 +127,23 @@ def legend(figure: Figure, handles: Sequence[Any], *, long: bool = False) -> Non
         )
 
 
-def shade_patch(certainty: str) -> Any:
-    """The mark of a certainty for a legend."""
+def percent(share: float) -> str:
+    """A share in percent; what is nearly nothing or nearly all does not become it.
+
+    >>> [percent(one) for one in (0.0, 1e-7, 0.25, 0.9999, 1.0)]
+    ['0 %', '< 0.1 %', '25 %', '> 99.9 %', '100 %']
+    """
+    if 0.0 < share < 0.001:
+        return "< 0.1 %"
+    if 0.999 < share < 1.0:
+        return "> 99.9 %"
+    return f"{100 * share:.3g} %"
+
+
+def shade_patch(certainty: str, share: float | None = None) -> Any:
+    """The mark of a certainty for a legend, if known with its share of all the time that is answered."""
     from matplotlib.patches import Patch
 
     colour, alpha, hatch = SHADES[certainty]
-    return Patch(facecolor=colour, alpha=alpha, hatch=hatch, label=certainty)
+    label = certainty if share is None else f"{certainty}, {percent(share)}"
+    return Patch(facecolor=colour, alpha=alpha, hatch=hatch, label=label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -19,15 +19,21 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    def of(
+        cls, head: Sequence[str], rows: Sequence[Sequence[Any]], *, grouped: Collection[str] = ()
+    ) -> Table:
         """From whatever the cells are; floats with four digits.
+
+        The digits of a number are parted by threes in the columns that ``grouped`` names, which are of counts and amounts, and in
+        no others, where a number may be a key.
 
         >>> print("\\n".join(Table.of(["pair", "m"], [["a, b", 12.3456], ["c", 7]]).lines()))
         pair      m
         a, b  12.35
         c         7
         """
-        return cls(tuple(head), tuple(tuple(_text(cell) for cell in row) for row in rows))
+        parted = [name in grouped for name in head]
+        return cls(tuple(head), tuple(tuple(map(_text, row, parted)) for row in rows))
 
     @property
     def right(self) -> tuple[bool, ...]:
@@ -67,13 +73,13 @@ class Table:
         )
 
 
-def _text(cell: Any) -> str:
+def _text(cell: Any, grouped: bool) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        return f"{cell:,.4g}" if abs(cell) < 1e4 else f"{cell:,.0f}"
-    if isinstance(cell, int):
+        return f"{cell:.4g}" if abs(cell) < 1e4 else f"{cell:{',' if grouped else ''}.0f}"
+    if isinstance(cell, int) and grouped:
         return f"{cell:,}"
     return str(cell)

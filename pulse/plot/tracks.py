@@ -16,6 +16,7 @@ from pulse.core.arrays import FloatArray
 from pulse.core.segments import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.kernels.polynomial import evaluate
+from pulse.plot.bulk import outside_bulk
 from pulse.plot.errors import PlotError
 from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, tidy, titled
 from pulse.plot.together import Together, pairs_of
@@ -40,16 +41,19 @@ def plot_tracks(
     y: str | None = None,
     pairs: Sequence[Together] | pa.Table = (),
     most: int = MOST_PAIRS,
+    whole: bool = False,
     width: float = WIDE,
 ) -> Figure:
     """All tracks in grey, and the first ``most`` of the pairs in colour while they were together.
+
+    A few positions far away from all others are left outside the map, unless it is to be ``whole``; its title says how many.
 
     Beside it are some minutes of the first pair, with both places at the same instants. An answer's rows about pairs, as a table,
     are joined to pairs first (:func:`pulse.plot.together`), the longest first.
 
     ``x`` and ``y`` are by default attributes of these names, or of longitude and latitude.
     """
-    across, up = _positions(batch, x, y)
+    across, up = positions(batch, x, y)
     shown = _known(pairs_of(pairs), batch)[:most]
     count = 2 if shown else 1
     beside = width > NARROW + 1 and count == 2
@@ -64,7 +68,13 @@ def plot_tracks(
         for i, pair in enumerate(shown)
     ]
     named = (across, up) if scale == 1.0 else (f"{across} (km)", f"{up} (km)")
-    titled(axes[0], f"{len(np.unique(batch.key_ranks)):,} tracks", x=named[0], y=named[1])
+    title = f"{len(np.unique(batch.key_ranks)):,} tracks"
+    if not whole and (bulk := outside_bulk(batch, across, up)).segments:
+        title += f"; {bulk.text}"
+        corners = zip(bulk.across, bulk.up, strict=True)
+        axes[0].dataLim.set_points(scale * np.array(list(corners)))
+        axes[0].autoscale_view()
+    titled(axes[0], title, x=named[0], y=named[1])
     if shown:
         _enlarge(axes[1], batch, shown[0], across, up, scale)
         titled(axes[1], f"{shown[0].one} and {shown[0].other}", x=named[0], y=named[1])
@@ -76,7 +86,8 @@ def plot_tracks(
     return figure
 
 
-def _positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, str]:
+def positions(batch: SegmentBatch, x: str | None, y: str | None) -> tuple[str, str]:
+    """The attributes that are drawn to the right and upwards: those asked for, or those with the usual names."""
     names = batch.schema.modelled_names
     usual = [("x", "y"), *_DEGREES.items()]
     across, up = next((one for one in usual if set(one) <= set(names)), (None, None))

@@ -20,6 +20,7 @@ from pulse.core.schema import Truth
 from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
+from pulse.operators.undo import UndoneRounding
 from pulse.plan.accented import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.undoing import Undoing
@@ -203,20 +204,22 @@ def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
     """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
-    cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema))
+    cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
         # A tuple of before is held until the next one, whatever the accent: only what begins after it is in its units.
         held = frozenset(name for name, truth in model.schema.modelled if truth is not Truth.LINEAR)
         alters: tuple[Alter, ...] = (replace(evolving, held=held),)
     else:
+        rounding = UndoneRounding.of(log, model.schema)
         if not log.ignored(policy).steps(time):
-            return Undoing((), _name(log, policy), cease) if cease.steps else None
+            there = cease.steps or rounding is not None
+            return Undoing((), _name(log, policy), cease, rounding) if there else None
         if log.needs_tuples(model.schema):
             raise UnsupportedAccentError(
                 f"{model.path}: its fit undid accents that only its tuples can tell, and so cannot show values as recorded, as "
                 "the policy to ignore alter data asks; fit the tuples without these accents"
             )
-        alters = (Alter(log.steps(time)), evolving)
+        return Undoing((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
     return Undoing(alters, _name(log, policy), cease)
 
 

@@ -15,6 +15,7 @@ from pulse.runtime import local
 from pulse.runtime.accents import AS_STORED, Evolution, follow
 from pulse.runtime.job import Job, at_versions, prepare
 from pulse.runtime.local import Progress
+from pulse.runtime.notes import notes_of
 from pulse.runtime.rows_out import RowsOut, first_rows, is_small
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
@@ -44,8 +45,8 @@ def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
 class Answer(RowsOut):
     """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
 
-    ``query`` has its parameters bound. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or Arrow tables where the
-    session's engine is ``local``.
+    ``query`` has its parameters bound, to the values ``given``. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or
+    Arrow tables where the session's engine is ``local``.
     """
 
     def __init__(
@@ -53,20 +54,20 @@ class Answer(RowsOut):
         query: Query,
         paths: Mapping[str, str | Stored],
         *,
-        asked: Query | None = None,
+        given: Mapping[str, Any] | None = None,
         spark: Callable[[], SparkSession] | None = None,
         lineage: bool = False,
         evolution: Evolution = AS_STORED,
     ) -> None:
         self.query = query
-        self._asked = asked or query
+        self._given = dict(given or {})
         self._paths, self._spark, self._lineage, self._evolution = paths, spark, lineage, evolution
 
     def tuples(self) -> DataFrame | pa.Table:
         """Sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
 
         The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has none,
-        and asking is an error.
+        and asking is an error. Of points every tuple is given, at its own instant.
         """
         return self._run(self._prepared(tuples=True))
 
@@ -124,8 +125,15 @@ class Answer(RowsOut):
         return pa.RecordBatchReader.from_batches(job.schema, found())
 
     def explain(self) -> Explanation:
-        """The plan, its equation systems, and what is shuffled: a text, shown as such in notebooks."""
-        return explain(self._asked, degrees(self._paths), self.accents(_TOLD).lines())
+        """The plan with the values of its parameters, its equation systems, and what is shuffled: a text, shown as such in
+        notebooks."""
+        accents = self.accents(_TOLD).lines()
+        return explain(self.query, degrees(self._paths), accents, given=self._given, notes=self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the answer cannot know: as of a time, when tuples arrived."""
+        return notes_of(self.query, self._paths)
 
     def accents(self, first: int | None = None) -> Accented:
         """What becomes of the accents of its streams, all or the first ones of each, operator by operator (``pulse check``)."""
@@ -188,11 +196,12 @@ class Answer(RowsOut):
 
     def __repr__(self) -> str:
         engine = "in process" if self._spark is None else "on Spark"
-        rate = (
-            "segments only (no rate)"
-            if self.query.rate is None
-            else f"tuples every {self.query.rate / 1e6:g} s"
-        )
+        if self.query.plan.columns.points:
+            rate = "tuples at their own instants"
+        elif self.query.rate is None:
+            rate = "segments only (no rate)"
+        else:
+            rate = f"tuples every {self.query.rate / 1e6:g} s"
         return (
             f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine}, "
             "runs when asked)"

@@ -26,7 +26,7 @@ from pulse.runtime.connection import ConnectionPoint
 from pulse.runtime.delta import GRACE, Content, Delta, Stretches, by_ranges, changed_rows, extents, unlike
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.rows import bare
-from pulse.runtime.scan import _of_keys
+from pulse.runtime.scan import of_keys
 
 UPSTREAM, DOWNSTREAM, STATELESS = "upstream", "downstream", "stateless"
 ADAPTIVE = "adaptive"
@@ -177,7 +177,7 @@ class ScanArc(Arc):
                 columns, key=(*((name, type_) for name, type_ in columns.key), ("#code", pa.int64()))
             )
             every = bare(numbered, (*self.keys(), pa.array(np.arange(self.count()))), self.count())
-            chosen = _of_keys(every, self.node.keys).keys[-1].to_numpy()
+            chosen = of_keys(every, self.node.keys).keys[-1].to_numpy()
             self._wanted = np.zeros(self.count(), bool)
             self._wanted[chosen] = True
         return self._wanted

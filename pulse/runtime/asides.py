@@ -6,7 +6,8 @@
 
 On their way through the job rows carry the file that they are from as a code, and in process their place in it
 (:data:`pulse.validation.aside.WHENCE`). What is written has ``file`` instead, and for text ``line``: a line's number is looked
-for only once a row of the file is set aside. A stream's own columns of these names are left as they are.
+for only once a row of the file is set aside. A line that does not parse is a row of nothing but nulls: its reason says what is
+wrong with it, and has its text. A stream's own columns of these names are left as they are.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.runtime.job_spec import Job, StreamJob
-from pulse.runtime.results import FINGERPRINT, ResultsError, batch_files, pieces
-from pulse.runtime.text_tuples import Dialect, line_numbers
+from pulse.runtime.results import FINGERPRINT, SET_ASIDE, ResultsError, batch_files, pieces
+from pulse.runtime.text_tuples import Dialect, csv_header, line_numbers, unread_lines
 from pulse.validation.aside import FILE, ROW
 
+UNREAD = "does not parse"
+"""The reason of a line of which nothing was read, before what is wrong with it."""
+
 _PREFIX = "stream="
+_ADDED = ("reason", "file")
 
 
 def located(table: pa.Table, stream: StreamJob) -> pa.Table:
@@ -39,11 +44,47 @@ def located(table: pa.Table, stream: StreamJob) -> pa.Table:
         names = pa.array([None if one is None else _path(one) for one in files.to_pylist()], pa.string())
         table = table.append_column("file", names)
         if rows is not None and stream.format != "parquet" and "line" not in table.column_names:
-            table = table.append_column("line", _lines(names.to_pylist(), rows, stream))
+            lines = _lines(names.to_pylist(), rows, stream)
+            table = _diagnosed(table, names.to_pylist(), lines, stream).append_column(
+                "line", pa.array(lines, pa.int64())
+            )
     return table
 
 
-def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -> pa.Array:
+def _diagnosed(
+    table: pa.Table, files: list[str | None], lines: list[int | None], stream: StreamJob
+) -> pa.Table:
+    """Rows that hold nothing, with what is wrong with their lines for a reason."""
+    own = [
+        column for name, column in zip(table.column_names, table.columns, strict=True) if name not in _ADDED
+    ]
+    empty = [i for i in range(table.num_rows) if not any(column[i].is_valid for column in own)]
+    reasons = table.column("reason").to_pylist()
+    dialect = Dialect.of(stream.options)
+    for file in {files[i] for i in empty}:
+        mine = [i for i in empty if files[i] == file and lines[i] is not None]
+        if file is None or not mine:
+            continue
+        columns = _columns(Path(file), stream, dialect)
+        for i, wrong in zip(
+            mine, unread_lines(Path(file), [lines[i] or 0 for i in mine], columns, dialect), strict=True
+        ):
+            reasons[i] = reasons[i] if wrong is None else f"{UNREAD}: {wrong}"
+    place = table.column_names.index("reason")
+    return table.set_column(place, "reason", pa.array(reasons, pa.string()))
+
+
+def _columns(file: Path, stream: StreamJob, dialect: Dialect) -> int | None:
+    """How many fields the lines of a file of CSV have."""
+    if stream.format != "csv":
+        return None
+    try:
+        return len(csv_header(file, dialect)) if dialect.header else len(stream.columns or ())
+    except OSError:  # moved away meanwhile
+        return 0
+
+
+def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -> list[int | None]:
     """The numbers of lines, counted from 1."""
     header = stream.format == "csv" and Dialect.of(stream.options).header
     found: list[int | None] = [None] * len(rows)
@@ -52,7 +93,7 @@ def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -
         numbers = line_numbers(Path(file), [rows[i] or 0 for i in own], header=header)
         for i, number in zip(own, numbers, strict=True):
             found[i] = number
-    return pa.array(found, pa.int64())
+    return found
 
 
 def _path(origin: str) -> str:
@@ -104,7 +145,7 @@ def aside_folder(given: str | Path) -> Path | None:
     for one in (path, path / "aside", path / "_aside"):
         if any(one.glob(f"{_PREFIX}*")):
             return one
-    if (path / FINGERPRINT).exists():
+    if (path / FINGERPRINT).exists() or (path / SET_ASIDE).exists():
         return None
     what = "results of a job" if any(batch_files(path)) else "something else"
     raise ResultsError(

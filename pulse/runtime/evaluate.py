@@ -48,6 +48,7 @@ from pulse.plan.nodes import (
     Window,
     walk,
 )
+from pulse.runtime.unknown import Ends, doubted
 
 SHARED_BYTES = 1 << 29
 """Samples of windows that the variants of a sweep keep for each other, per worker."""
@@ -68,7 +69,9 @@ class Evaluation:
     """The nodes of a fragment over ``inputs``: the relations of its leaves, or of any other nodes.
 
     ``possible`` says whether possible ranges are wanted at the end. ``home`` tells a pair join which of its pairs are solved
-    here. What several nodes need is evaluated once, and kept as long as this object.
+    here. ``unknown`` says of leaves from when on nothing is known of their keys, where that comes to an end (:mod:`.unknown`);
+    with ``bounded_only`` aggregates have no results then. What several nodes need is evaluated once, and kept as long as this
+    object.
     """
 
     def __init__(
@@ -77,8 +80,11 @@ class Evaluation:
         *,
         possible: bool = False,
         home: PairHome | Homes | None = None,
+        unknown: Mapping[Node, Ends] | None = None,
+        bounded_only: bool = False,
     ) -> None:
         self._inputs, self._possible, self._home = dict(inputs), possible, home
+        self._unknown, self._bounded_only = unknown or {}, bounded_only
         self._relations: dict[tuple[Node, bool], Relation] = {}
         self._sampled: dict[tuple[Node, int], Samples] = {}
         self._expected: dict[tuple[Node, str, str], dict[Window, None]] = {}
@@ -157,7 +163,10 @@ class Evaluation:
                 return window_operator(node).segments(self._segments(input, possible))
             case Across(input):
                 # Whether a result is certain depends also on the keys that only possibly take part.
-                return across_operator(node).segments(self._segments(input, _selective(input) or possible))
+                made = across_operator(node).segments(self._segments(input, _selective(input) or possible))
+                if not self._unknown:
+                    return made
+                return doubted(made, node, self._unknown, left_out=self._bounded_only)
             case Union(members):
                 return UnionOperator().segments([self._segments(one, possible) for one in members])
             case Mirror(input, swaps):
@@ -264,7 +273,7 @@ def nearness(near: Near | None, left: Relation, right: Relation) -> Nearness | N
         return None
     assert isinstance(near.reach, Constant)
     assert isinstance(near.window, int)
-    reach = float(near.reach.value)
+    reach = float(near.reach.value) * near.stretch
     slack = 0.0
     if near.window:
         errors = [

@@ -21,8 +21,8 @@ from pulse.runtime.revise_ends import check_append, read_ends
 from pulse.store.compact import corrected, label
 from pulse.store.files import merge_statistics, write_segments
 from pulse.store.layers import without_drift
-from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
-from pulse.store.model import ASIDE, CLOSING, OLD, Model
+from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
+from pulse.store.model import CLOSING, Model
 from pulse.store.reading import read_parquet
 from pulse.store.units import Unit, units
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from pulse.core.plane import Plane
 from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.registry import detect, get_format
@@ -54,7 +55,7 @@ class Data(Protocol):
     def first(self, rows: int, names: list[str]) -> pa.Table:
         """The first of them, of these columns."""
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """What the manifest says they are from."""
 
     def source(self) -> dict[str, Any]:
@@ -62,6 +63,9 @@ class Data(Protocol):
 
     def statements(self) -> list[str]:
         """What reading them does beyond reading."""
+
+    def plane(self) -> Plane | None:
+        """What their positions were projected to by reading."""
 
     def files(self) -> list[str]:
         """The files that are read."""
@@ -134,13 +138,18 @@ class Files:
                 break
         return pa.Table.from_batches(taken)
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """The files, with their sizes and rows where known."""
         rows_of: dict[str, int] = {}
         for unit in self.units:
             rows_of[unit.path] = rows_of.get(unit.path, 0) + (unit.rows or 0)
         return tuple(
-            Source(str(Path(path).absolute()), Path(path).stat().st_size, rows)
+            Source(
+                str(Path(path).absolute()),
+                Path(path).stat().st_size,
+                rows,
+                self.format.bytes_of(path, columns),
+            )
             for path, rows in rows_of.items()
         )
 
@@ -151,6 +160,10 @@ class Files:
     def statements(self) -> list[str]:
         """What the format says."""
         return self.format.statements()
+
+    def plane(self) -> Plane | None:
+        """That of the format."""
+        return self.format.plane()
 
     def files(self) -> list[str]:
         """Each once, in order."""
@@ -191,6 +204,10 @@ class _OfNoFile:
         """Nothing."""
         return []
 
+    def plane(self) -> Plane | None:
+        """None that is known."""
+        return None
+
     def files(self) -> list[str]:
         """None."""
         return []
@@ -212,9 +229,10 @@ class Held(_OfNoFile):
         """A slice."""
         return self.table.select(names).slice(0, rows)
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """One, with its size."""
-        return (Source(self.where, self.table.nbytes, self.table.num_rows),)
+        own = self.table.select([name for name in columns if name in self.columns.names])
+        return (Source(self.where, self.table.nbytes, self.table.num_rows, own.nbytes),)
 
     def fit(self, spec: FitSpec, place: Place, accents: AccentLog | None, engine: Engine) -> FitOutcome:
         """Here, whatever the engine: what is in this process stays in it."""
@@ -238,7 +256,7 @@ class Spread(_OfNoFile):
         """What Spark finds first."""
         return self.frame.select(*names).limit(rows).toArrow()
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, columns: list[str]) -> tuple[Source, ...]:
         """One, of a size that nobody knows."""
         return (Source(self.where, 0, 0),)
 

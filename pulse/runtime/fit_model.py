@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,16 +18,19 @@ from pulse.core import SegmentBatch
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import UNIT
 from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
+from pulse.runtime.fit_aside import REFUSE, check_late
 from pulse.runtime.fit_history import Keep, history_of, keeps
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
 from pulse.store.accents import write_log
-from pulse.store.errors import StoreError
+from pulse.store.errors import HeldAlreadyError, StoreError
 from pulse.store.files import merge_statistics, remove_temporary, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
 from pulse.store.publish import staged
-from pulse.store.sources import remember
+from pulse.store.sources import check_new, remember
 from pulse.stream.log import AccentLog
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]  # units done, rows read
 Job = TypeVar("Job", bound=FitJob)
@@ -112,16 +116,42 @@ def make_model(
     overwrite: bool = False,
     append: bool = False,
     keep_tuples: Keep = None,
+    late: str = REFUSE,
+    told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Stage, run, write the manifest, publish.
+    """Stage, run, write the manifest, publish; nothing of it where too many tuples are late (``late``).
 
-    What is appended to a model that keeps its tuples keeps its own as well, if nothing else is said.
+    What is appended to a model that keeps its tuples keeps its own as well, if nothing else is said. Files that a model holds
+    already are not appended again: that the model has them is said, and it stays as it is. ``told`` gets the
+    counts of this fit.
     """
+    try:
+        return _made(out, spec, origin, run, overwrite, append, keep_tuples, late, told, progress)
+    except HeldAlreadyError as e:
+        if not e.whole:
+            raise
+        _log.warning("%s", e)
+        return Model(out)
+
+
+def _made(
+    out: str | Path,
+    spec: FitSpec,
+    origin: Origin,
+    run: Callable[[Place], FitOutcome],
+    overwrite: bool,
+    append: bool,
+    keep_tuples: Keep,
+    late: str,
+    told: Callable[[Mapping[str, Any], FitSpec], None] | None,
+    progress: Progress | None,
+) -> Model:
     with staged(out, replace=overwrite or append) as staging:
         old = Model(out) if append and (Path(out) / FILE).is_file() else None
         if old is not None:
             _check_same(old.manifest, spec)
+            check_new(out, old.manifest.history, origin.source)
             keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
@@ -129,6 +159,7 @@ def make_model(
             outcome = run(Place(staging, generation, ends, keeps(keep_tuples)))
         remove_temporary(staging)
         counts = read_counts(staging)
+        check_late(counts, late)
         counts["missed"] += outcome.missed
         counts["superseded"] += outcome.superseded
         history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
@@ -154,6 +185,8 @@ def make_model(
                 manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
             manifest = carry_over(old, manifest, staging)
         (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
+    if told is not None:
+        told(counts, spec)
     return Model(out)
 
 
@@ -167,22 +200,31 @@ def read_counts(staging: Path) -> dict[str, Any]:
         "missed": 0,
         "truncated": 0,
     }
-    first, removed, remarked, rows = None, dict[str, int](), dict[str, int](), 0
+    first = dict.fromkeys(("first_late", "first_not_finite"))
+    removed, remarked, rows = dict[str, int](), dict[str, int](), 0
+    changing, lacking = dict[str, int](), dict[str, int]()
     for file in sorted((staging / PROGRESS).glob("unit-*.json")):
         note = json.loads(file.read_text(encoding="utf-8"))
         for name in total:
             total[name] += note[name]
-        first = first or note["first_not_finite"]
+        first = {name: known or note[name] for name, known in first.items()}
         rows += note["read"]["rows"]
-        for whole, part in ((removed, note["read"]["removed"]), (remarked, note["read"]["remarked"])):
+        for whole, part in (
+            (removed, note["read"]["removed"]),
+            (remarked, note["read"]["remarked"]),
+            (changing, note["changing"]),
+            (lacking, note["lacking"]),
+        ):
             for why, n in part.items():
                 whole[why] = whole.get(why, 0) + n
     return {
         **total,
-        "first_not_finite": first,
+        **first,
         "rows_read": rows or total["tuples"] + sum(removed.values()),
         "removed": removed,
         "remarked": remarked,
+        "changing": changing,
+        "lacking": lacking,
     }
 
 

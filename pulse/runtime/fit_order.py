@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,13 @@ import pyarrow.compute as pc
 
 from pulse.core import StreamSchema
 from pulse.core.arrow_types import canonical_type
-from pulse.core.errors import ColumnTypeError, SessionError, UnknownColumnError, unknown_column
+from pulse.core.errors import (
+    ColumnTypeError,
+    SessionError,
+    UnknownColumnError,
+    check_once,
+    unknown_column,
+)
 from pulse.datasets.ais import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
@@ -22,6 +28,7 @@ from pulse.datasets.plain_parquet import is_text
 from pulse.language import parse
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.tuples import check_columns, needed_columns
+from pulse.runtime.fit_aside import ASIDE, REFUSE
 from pulse.runtime.fit_data import Data, Engine, Held, data_from
 from pulse.runtime.fit_for import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit_history import Keep
@@ -61,6 +68,7 @@ class Order:
             if name not in columns.names:
                 found.check_header(name)
                 raise _missing(name, columns.names, found.where)
+            check_once(name, columns.names, found.where)
         schema = StreamSchema.of(
             key={name: _plain(columns.field(name).type, name) for name in key},
             time=time,
@@ -68,6 +76,8 @@ class Order:
             unmodelled={name: _plain(columns.field(name).type, name) for name in keep},
             points=points,
         )
+        if {"x", "y"} <= {*model}:
+            schema = replace(schema, plane=found.plane())
         for name in model:
             if is_text(columns.field(name).type):
                 raise _no_numbers(found, name)
@@ -82,7 +92,7 @@ class Order:
         exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
         first = Order(Held(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
         with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
-            return bounds_for(asked, stream, first.model(Path(folder) / "trial", exact, _HERE))
+            return bounds_for(asked, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
 
     def accents(self, accents: Any, splits: str | os.PathLike[str] | None) -> AccentLog | None:
         """The accents of the data, from a log or a table of splits."""
@@ -98,6 +108,8 @@ class Order:
         overwrite: bool = False,
         append: bool = False,
         keep_tuples: Keep = None,
+        late: str = REFUSE,
+        told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
         progress: Progress | None = None,
     ) -> Model:
         """Fit the data into a folder; ``accents`` are those of the data, put behind those of a model that they are added to."""
@@ -110,11 +122,18 @@ class Order:
         return make_model(
             out,
             spec,
-            Origin(self.data.sources(), self.data.source(), tuple(self.data.statements()), accents),
+            Origin(
+                self.data.sources(needed_columns(spec.schema)),
+                self.data.source(),
+                tuple(self.data.statements()),
+                accents,
+            ),
             lambda place: self.data.fit(spec, place, accents, engine),
             overwrite=overwrite,
             append=append,
             keep_tuples=keep_tuples,
+            late=late,
+            told=told,
             progress=progress,
         )
 

@@ -16,25 +16,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.core import SegmentBatch, to_microseconds
+from pulse.core import SegmentBatch, format_instant, to_microseconds
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
+from pulse.kernels.knots import LATE
+from pulse.operators.arrival import sorted_by_key_and_time
+from pulse.operators.drops import Drops
+from pulse.operators.fit import REASONS
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_points import fitter_for
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_tuples import as_tuples
 from pulse.operators.stitch import LateUnits, part_table, stitch
-from pulse.operators.tuples import needed_columns
+from pulse.operators.tuples import needed_columns, times
 from pulse.operators.undo import Undo
 from pulse.store.files import statistics_of, temporary_beside, write_segments, write_table, write_text
-from pulse.store.model import ASIDE, CLOSING, ENDS, TUPLES
+from pulse.store.manifest import ASIDE
+from pulse.store.model import CLOSING, ENDS, TUPLES
 from pulse.store.sources import read_unit
 from pulse.store.tuple_units import TupleUnits
 from pulse.stream.log import AccentLog
 from pulse.stream.revisions import with_reason
 
 PROGRESS = "_progress"
+BATCH_ROWS = 1 << 17  # of a table that is fitted
 _ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
 Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
 
@@ -60,6 +66,11 @@ class FitJob:
         return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
 
     @property
+    def moves_times(self) -> bool:
+        """Whether recorded times are not those of the model."""
+        return self.undo is not None and self.undo.units.clock is not None
+
+    @property
     def moves_keys(self) -> bool:
         """Whether recorded keys are not those of the model."""
         return self.undo is not None and any(
@@ -71,6 +82,11 @@ class FitJob:
         """What brings tuples into the units of the stream's start (semantics 8.1); None where nothing has to be."""
         found = None if self.accents is None else Undo(self.accents, self.spec.schema)
         return None if found is None or found.units.is_empty else found
+
+    @cached_property
+    def drops(self) -> Drops | None:
+        """Where attributes that were there are dropped; None where none is."""
+        return Drops.of(self.accents, self.spec.schema)
 
     def undone(self, batches: Iterable[pa.RecordBatch], left: _Left) -> Iterator[pa.RecordBatch]:
         """The tuples that can be modelled, in those units; ``left`` takes the others."""
@@ -129,23 +145,39 @@ class _Removed:
 
 
 def fit_unit(
-    job: FitJob, ordinal: int, batches: Iterable[pa.RecordBatch], counts: Counts
+    job: FitJob,
+    ordinal: int,
+    batches: Iterable[pa.RecordBatch],
+    counts: Counts,
+    *,
+    as_arrived: bool = True,
 ) -> Iterator[pa.Table]:
-    """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder."""
-    fitter = fitter_for(job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples)
+    """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder.
+
+    Tuples that are not given ``as_arrived`` have no order, and are sorted by key and time.
+    """
+    fitter = fitter_for(
+        job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples, drops=job.drops
+    )
     staging = Path(job.staging)
     aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
     tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
     left = _Left(aside.beside("accents"), counts)
+    first_late = None
     try:
-        for batch in job.undone(batches, left):
+        tuples_of_start = job.undone(batches, left)
+        for batch in tuples_of_start if as_arrived else _in_order(tuples_of_start, job):
             segments = fitter.push(batch)
-            aside.write(job.as_recorded(fitter.take_aside()))
+            rows = job.as_recorded(fitter.take_aside())
+            first_late = first_late or _first_late(rows, job)
+            aside.write(rows)
             tuples.write(_as_kept(fitter.take_recorded(), job))
             if segments is not None and len(segments):
                 yield _part(segments, ordinal, SEGMENTS)
         segments = fitter.finish()
-        aside.write(job.as_recorded(fitter.take_aside()))
+        rows = job.as_recorded(fitter.take_aside())
+        first_late = first_late or _first_late(rows, job)
+        aside.write(rows)
         tuples.write(_as_kept(fitter.take_recorded(), job))
     finally:
         aside.close()
@@ -155,7 +187,8 @@ def fit_unit(
         yield _part(segments, ordinal, SEGMENTS)
     for points, part in fitter.ends.parts():
         yield _part(points, ordinal, part)
-    note = {**asdict(fitter.counts), "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
+    told = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
+    note = {**asdict(fitter.counts), **told}
     write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
 
 
@@ -172,6 +205,27 @@ class _Left:
         self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
         if keep:
             self.file.write(with_reason(rows, [reason] * n))
+
+
+def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
+    """The first late tuple of those set aside, for a message."""
+    if aside is None:
+        return None
+    late = aside.filter(pc.starts_with(aside.column(REASON).cast(pa.string()), REASONS[LATE]))
+    if not late.num_rows:
+        return None
+    schema, (row,) = job.spec.schema, late.slice(0, 1).to_pylist()
+    whose = ", ".join(f"{name} {row[name]!r}" for name in schema.key_names)
+    at = format_instant(int(times(late.slice(0, 1), schema)[0][0]))
+    return f"a tuple{f' of {whose}' if whose else ''} at {at}"
+
+
+def _in_order(batches: Iterable[pa.RecordBatch], job: FitJob) -> Iterator[pa.RecordBatch]:
+    """All tuples by key and time, in batches again."""
+    some = [_coded(batch, job.spec.schema.key_names) for batch in batches if batch.num_rows]
+    if some:
+        table = pa.Table.from_batches(some).unify_dictionaries()
+        yield from sorted_by_key_and_time(table, job.spec.schema).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
@@ -205,7 +259,7 @@ class Written:
 
 def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
     """Stitch the parts of some keys and write their segments and ends; or which units have to be fitted again."""
-    stitched = stitch(parts, job.spec)
+    stitched = stitch(parts, job.spec, job.drops)
     if isinstance(stitched, LateUnits):
         return stitched
     segments, closing = stitched.segments, stitched.closing

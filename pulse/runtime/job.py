@@ -14,6 +14,7 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
 from pulse.operators.grid import ResolvedGrid, cell_size
+from pulse.operators.sample import OWN_INSTANTS
 from pulse.operators.summary import schema as summary_schema
 from pulse.plan.closings import exchanged_instants
 from pulse.plan.exchanges import place_exchanges
@@ -119,7 +120,9 @@ class Job:
     @cached_property
     def instants(self) -> frozenset[Exchange]:
         """The exchanges over which go points at the asked rate."""
-        return frozenset() if self.rate is None else exchanged_instants(self.fragments[-1].root)
+        if self.rate is None or self.query.plan.columns.points:
+            return frozenset()
+        return exchanged_instants(self.fragments[-1].root)
 
     @cached_property
     def places(self) -> int:
@@ -149,11 +152,7 @@ def prepare(
     evolution: Evolution = AS_STORED,
 ) -> Job:
     """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
-    rate = query.rate if tuples else None
-    if tuples and rate is None:
-        raise RateError(
-            "query: tuples of a selective query need a rate; end it with SAMPLE EVERY 1 s, or ask for segments (--segments)"
-        )
+    rate = rate_of_tuples(query) if tuples else None
     query, paths = at_versions(query, paths)
     plan = place_exchanges(optimise(query.plan))
     used = {scan.stream for scan in scans(plan)}
@@ -161,6 +160,17 @@ def prepare(
     accents = job_accents(query.plan, pinned, evolution)
     job = Job(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
     return replace(job, grids=_grids(plan, job.paths))
+
+
+def rate_of_tuples(query: Query) -> int:
+    """The rate at which a bound query is sampled into tuples; of points, that which gives them as they are."""
+    if query.plan.columns.points:
+        return OWN_INSTANTS
+    if query.rate is None:
+        raise RateError(
+            "query: tuples of a selective query need a rate; end it with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+        )
+    return query.rate
 
 
 def at_versions(query: Query, paths: Mapping[str, str | Stored]) -> tuple[Query, dict[str, Stored]]:
@@ -216,9 +226,7 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchan
         else 1.0
     )
     return {
-        side: ResolvedGrid(
-            grid.position, _reach(grid.reach), bucket, margin, cell, math.ceil(2 * rows / ROWS)
-        )
+        side: ResolvedGrid(grid.position, _reach(grid), bucket, margin, cell, math.ceil(2 * rows / ROWS))
         if spread
         else ResolvedGrid(None, 0.0, bucket, margin, 1.0)
         for side, grid in zip(sides, grids, strict=True)
@@ -232,13 +240,14 @@ def _cell(side: Exchange, grid: Grid, paths: Mapping[str, Stored], bucket: int) 
         if all(name in scan.columns.modelled for name in grid.position) and not scan.models:
             wanted = reading(paths[scan.stream], scan.stored, (scan,), lineage=False)
             first = units(wanted.stored.open())[0]
-            return cell_size(as_scanned(read(wanted, first), scan), grid.position, _reach(grid.reach), bucket)
-    return 20.0 * _reach(grid.reach)
+            return cell_size(as_scanned(read(wanted, first), scan), grid.position, _reach(grid), bucket)
+    return 20.0 * _reach(grid)
 
 
-def _reach(reach: Expression | None) -> float:
+def _reach(grid: Grid) -> float:
+    reach = grid.reach
     if reach is None:
         return 0.0
     if not isinstance(reach, Constant) or isinstance(reach.value, (str, bool)):
         raise PlanError(f"query: the distance {reach} is no number")
-    return float(reach.value)
+    return float(reach.value) * grid.stretch

@@ -26,7 +26,9 @@ import pyarrow as pa
 
 from pulse.core import html
 from pulse.core.errors import SessionError
+from pulse.runtime.alerts import Seen
 from pulse.runtime.asides import read_aside
+from pulse.runtime.job_checks import check_for_spark
 from pulse.runtime.predictive_job import Job, SinkJob, job_of, read_job
 from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.results import ResultsError, read_changes, read_holds
@@ -97,18 +99,26 @@ class JobRun:
             )
         return sink.path
 
+    @property
+    def _state(self) -> str:
+        if self.active:
+            return "at work"
+        return "failed, wait() raises why" if self._work is not None and self._work.failed() else "done"
+
     def __repr__(self) -> str:
-        state = "at work" if self.active else "done"
+        state = self._state
         told = self.status.line() if self.status.batches else "no tuples"
         return f"JobRun({self.job.where!r}, engine={self.job.engine!r}; {state}: {told})"
 
     def _repr_html_(self) -> str:
-        state = "at work" if self.active else "done"
+        state = self._state
         said = html.paragraph(f"{self.job.where}, engine {self.job.engine!r}: {state}")
         if not self.status.batches:
             return said + html.paragraph("no tuples")
         figures = self.status.figures()
-        return said + html.table(_SHOWN, [[figures[name] for name in _SHOWN]])
+        hint = self.status.hint(self.job)
+        more = "" if hint is None else html.paragraph(f"hint: {hint}")
+        return said + html.table(_SHOWN, [[figures[name] for name in _SHOWN]]) + more
 
     def __enter__(self) -> JobRun:
         return self
@@ -123,8 +133,11 @@ class Work(Protocol):
     def active(self) -> bool:
         """Whether it is still at work."""
 
+    def failed(self) -> bool:
+        """Whether an error has ended it."""
+
     def wait(self, seconds: float | None) -> bool:
-        """Until it ends, or for so long; whether it has."""
+        """Until it ends, or for so long; whether it has. What went wrong is raised."""
 
     def stop(self) -> None:
         """End it."""
@@ -160,6 +173,7 @@ def run_job(
         return run
     from pulse.runtime.predictive import start
 
+    check_for_spark(job, frames or {})
     started = _started(job, spark)
     told = None if on_batch is None else _Told(job, on_batch, started)
     running = start(started, job, once=once, frames=frames, sink=told, on_status=note)
@@ -226,12 +240,12 @@ class _Told:
         self.job, self.tell, self.spark = job, tell, spark
         self.sink: Sink | None = None
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Write, then tell."""
         if self.sink is None:
             keys = changes.column_names[: changes.column_names.index("ref")]
             self.sink = sink_of(self.job, tuple(keys), spark=self.spark)
-        self.sink.write(batch, changes, now)
+        self.sink.write(batch, changes, now, seen)
         self.tell(JobBatch(batch, changes, now))
 
 
@@ -240,41 +254,59 @@ class _Thread:
 
     def __init__(self, job: Job, sink: Sink | None, note: OnStatus) -> None:
         self.job, self.sink, self.note = job, sink, note
-        self._stopped = threading.Event()
+        self._stopped, self._begun = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._raised = False
 
     def begin(self, once: bool) -> None:
-        """With ``once`` to its end."""
+        """With ``once`` to its end, else until its folders are this run's: what refuses them is raised here."""
         if once:
             run_local(self.job, sink=self.sink, on_status=self.note)
             return
         self._thread = threading.Thread(target=self._run, name="pulse-job", daemon=True)
         self._thread.start()
+        self._begun.wait()
+        if self._error is not None:
+            self.wait(None)
 
     def _run(self) -> None:
         try:
-            run_local(self.job, once=False, sink=self.sink, on_status=self.note, stopped=self._stopped.is_set)
+            run_local(
+                self.job,
+                once=False,
+                sink=self.sink,
+                on_status=self.note,
+                stopped=self._stopped.is_set,
+                begun=self._begun.set,
+            )
         except Exception as e:  # noqa: BLE001  # whoever waits is told, whatever it is
             self._error = e
+        finally:
+            self._begun.set()
 
     def active(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    def failed(self) -> bool:
+        """Whether an error has ended it."""
+        return self._error is not None
+
     def wait(self, seconds: float | None) -> bool:
-        """Until it ends; its error is raised here, once."""
+        """Until it ends; its error is raised here."""
         if self._thread is not None:
             self._thread.join(seconds)
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        if self._error is not None:
+            self._raised = True
+            raise self._error
         return not self.active()
 
     def stop(self) -> None:
-        """After the batch that is under way."""
+        """After the batch that is under way; an error that ended it is raised, unless :meth:`wait` has."""
         self._stopped.set()
-        self.wait(None)
+        if not self._raised:
+            self.wait(None)
 
 
 class _Query:
@@ -286,6 +318,15 @@ class _Query:
     def active(self) -> bool:
         """Whether the query runs."""
         return bool(self.running.active())
+
+    def failed(self) -> bool:
+        """Whether an error has ended it; not known where Spark itself has gone."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return not self.active() and self.running.query.exception() is not None
+        except (Py4JError, OSError):
+            return False
 
     def wait(self, seconds: float | None) -> bool:
         """Until it ends; Spark waits for whole seconds."""

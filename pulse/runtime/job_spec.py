@@ -39,6 +39,7 @@ class StreamJob:
     keep: tuple[str, ...] = ()
     predict: str = "hold"
     memory: int = 8
+    max_gap: str | float | None = None  # a longer silence is a hole; None: none is
     error: Any = None
     kind: str | None = None  # the column that tells revisions from tuples
     accents: str | None = None  # the column whose texts are accents, or the file of a log of them

@@ -10,7 +10,7 @@ from pulse.datasets.counts import Counts
 from pulse.runtime.fit_bins import Bins
 from pulse.runtime.fit_model import FitOutcome, run_fit
 from pulse.runtime.fit_summary import summary
-from pulse.runtime.fit_work import FileJob, FitJob, fit_unit, write_part
+from pulse.runtime.fit_work import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
 from pulse.runtime.local import in_threads
 
 
@@ -41,11 +41,12 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
 
 
 def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
-    """Fit a table of tuples in its own order."""
-    batches = table.select(job.columns).to_batches(max_chunksize=1 << 17)
+    """Fit a table of tuples. It has no order of arrival: they are sorted by key and time, those of one instant as they stand."""
+    batches = table.select(job.columns).to_batches(max_chunksize=BATCH_ROWS)
 
     def fit(job: FitJob) -> list[pa.RecordBatch]:
-        parts = [*([] if old_ends is None else [old_ends]), *fit_unit(job, 0, batches, Counts())]
+        fitted = fit_unit(job, 0, batches, Counts(), as_arrived=False)
+        parts = [*([] if old_ends is None else [old_ends]), *fitted]
         if not parts:
             return []
         columns = parts[0].column_names

@@ -111,7 +111,8 @@ def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         ordinal = context.partitionId() if context else 0
-        for table in fit_unit(job, ordinal, batches, Counts()):
+        sorted_ = not (job.moves_keys or job.moves_times)  # by Spark, as recorded
+        for table in fit_unit(job, ordinal, batches, Counts(), as_arrived=sorted_):
             yield from table.combine_chunks().to_batches()
 
     return work

@@ -19,11 +19,22 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.operators.at_rest import begins
+from pulse.operators.drops import Drops
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Node, scans
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.predictive_restating import Parties, after, parties, restated, together
-from pulse.runtime.predictive_revisions import forget, histories_of, kept_behind, solve, take, updates_of
+from pulse.runtime.predictive_revisions import (
+    dropped,
+    forget,
+    histories_of,
+    kept_behind,
+    lapsed,
+    solve,
+    take,
+    updates_of,
+)
+from pulse.runtime.predictive_rounding import Shifts, rounded
 from pulse.runtime.predictive_sharing import beyond, shared_out, too_loose
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.scan import as_scanned
@@ -55,6 +66,7 @@ class Tally:
     revisions: int = 0  # of tuples that had come before, late ones among them
     absorbed: int = 0  # of these, those that moved nothing
     accents: int = 0  # that were taken
+    changed: int = 0  # tuples that ended a model because an attribute that is kept has changed
 
     def add(self, other: Tally) -> None:
         """Add another's."""
@@ -90,14 +102,27 @@ class Prediction:
         if self.state is None:
             self.state = self.predictor.standing.start()
 
-    def push(self, tuples: Tuples) -> Emission:
+    def push(
+        self,
+        tuples: Tuples,
+        watermark: int | None = None,
+        drops: Mapping[str, Drops] | None = None,
+        shifts: Shifts | None = None,
+    ) -> Emission:
         """Take tuples in, by stream, in the order of their arrival; what they change.
+
+        What was predicted up to the ``watermark``, before which nothing comes any more, and no tuple has confirmed is taken back.
+        Models end at ``drops`` of attributes, by stream; tuples were undone by ``shifts``, and rounded then.
 
         Where it turns out that the bounds in force were too loose for the results to keep the query's own, because there
         were none yet or values have moved since, models from before are restated and the same tuples validated again,
         against the tighter ones.
         """
-        pushed, solved = self._bounded(tuples) if self.predictor.bounds else self._taken(tuples)
+        pushed, solved = (
+            self._bounded(tuples, watermark, drops or {}, shifts or {})
+            if self.predictor.bounds
+            else self._taken(tuples, watermark, drops or {}, shifts or {})
+        )
         updates = updates_of(pushed)
         counts, aside = Counts(), {}
         for stream, one in pushed.items():
@@ -110,6 +135,7 @@ class Prediction:
             tuples=counts.tuples,
             validated=counts.validated,
             violations=counts.violated,
+            changed=counts.changed,
             updates=sum(map(len, updates.values())),
             solves=solved.solved,
             results=solved.results,
@@ -123,16 +149,27 @@ class Prediction:
         return Emission(solved.changes.table, aside, tally)
 
     def _taken(
-        self, tuples: Tuples, state: StandingState | None = None, first: Mapping[str, Relation] | None = None
+        self,
+        tuples: Tuples,
+        watermark: int | None,
+        drops: Mapping[str, Drops],
+        shifts: Shifts,
+        state: StandingState | None = None,
+        first: Mapping[str, Relation] | None = None,
     ) -> tuple[dict[str, Taken], Solved]:
         """Validate tuples and solve what they change, in this state of results and after these segments if given."""
-        pushed = after(first or {}, take(self.validators, self.histories, tuples))
+        pushed = after(first or {}, take(self.validators, self.histories, tuples, drops))
+        pushed = dropped(self.validators, self.histories, pushed, drops, watermark)
+        pushed = lapsed(self.predictor, self.validators, self.histories, pushed, watermark)
+        pushed = rounded(pushed, shifts)
         before = self.state if state is None else state
         assert before is not None
         self.state, solved = solve(self.predictor.standing, before, pushed)
         return pushed, solved
 
-    def _bounded(self, tuples: Tuples) -> tuple[dict[str, Taken], Solved]:
+    def _bounded(
+        self, tuples: Tuples, watermark: int | None, drops: Mapping[str, Drops], shifts: Shifts
+    ) -> tuple[dict[str, Taken], Solved]:
         """The same, again with the bounds that flow back while these are tighter than what was validated against."""
         standing, state = self.predictor.standing, self.state
         kept = {stream: _copied(one.state) for stream, one in self.validators.items()}
@@ -140,7 +177,7 @@ class Prediction:
         asked: Parties = {}
         segments: dict[str, Relation] = {}
         for attempt in range(ATTEMPTS):
-            pushed, solved = self._taken(tuples, state, segments)
+            pushed, solved = self._taken(tuples, watermark, drops, shifts, state, segments)
             updates = updates_of(pushed)
             if not any(map(len, updates.values())):
                 break
@@ -162,12 +199,14 @@ class Prediction:
             segments = restated(self.validators, self.histories, asked)
         return pushed, solved
 
-    def advance(self, watermark: int) -> None:
-        """Nothing before the watermark comes any more: free what it keeps."""
+    def advance(self, watermark: int, drops: Mapping[str, Drops] | None = None) -> None:
+        """Nothing before the watermark comes any more: free what it keeps. Models end at ``drops`` of attributes, by stream."""
         assert self.state is not None
-        forget(self.predictor, self.validators, self.histories, watermark)
+        forget(self.predictor, self.validators, self.histories, watermark, drops)
         oldest = watermark - kept_behind(self.predictor)
-        lagging = {stream: one.lagging(oldest) for stream, one in self.validators.items()}
+        # Of one stream by itself a silent key holds on to its own newest segments only, where keys meet to those of all.
+        alone = self.predictor.standing.alone
+        lagging = {stream: one.lagging(oldest, silent=alone) for stream, one in self.validators.items()}
         self.state = self.predictor.standing.advance(self.state, oldest, lagging)
 
     def results(self) -> pa.Table:
@@ -194,7 +233,7 @@ class Prediction:
         assert self.state is not None
         standing = self.predictor.standing
         leaves = tuple(dict.fromkeys(scans(standing.plan)))
-        alone = standing.treats_keys_apart and len(leaves) == 1
+        alone = standing.alone
         if evaluation is None or not alone:
             now = since
             if now is None:

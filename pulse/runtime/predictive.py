@@ -31,30 +31,35 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pulse.runtime import predictive_forms as forms
+from pulse.runtime.alerts import Seen
 from pulse.runtime.asides import write_aside
+from pulse.runtime.confirming import newest_in, parties_of
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.failures import translated
 from pulse.runtime.frames import arrow_schema_of
+from pulse.runtime.job_checks import check_for_spark
+from pulse.runtime.job_places import Places, check_links, occupy
 from pulse.runtime.prediction import Tally
 from pulse.runtime.predictive_accents import JobAbortedError
 from pulse.runtime.predictive_checkpoint import keep_columns, keep_fingerprint, known_columns
-from pulse.runtime.predictive_job import Job, JobError
+from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_kept import keep
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.predictive_logs import Spool
 from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_parcels import PARCELS, LinePacker, Packer, unpacked_table
-from pulse.runtime.predictive_rows import ASIDE, BOUNDS, CHANGES, ENDING, ROWS, TALLIED
+from pulse.runtime.predictive_rows import ASIDE, BOUNDS, CHANGES, ENDING, ROWS, SEEN, TALLIED
 from pulse.runtime.predictive_solving import Solving
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
 from pulse.runtime.predictive_state import Predicting, Validating
-from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.secrets import concealing
 from pulse.runtime.sinks import Batch, Sink, numbered, sink_of
 from pulse.runtime.source_columns import settled
 from pulse.runtime.source_files import misplaced, unreadable
 from pulse.runtime.source_frames import frame_of, log_frame
+from pulse.runtime.source_lines import MISPLACED
 from pulse.runtime.sources import predictor_of
 from pulse.runtime.spread import coalesced
 
@@ -65,17 +70,21 @@ _UNREADABLE = re.compile(
     r"(?:FAILED_READ_FILE|CANNOT_READ_FILE|while reading file)[^\n]*?file:/*(/[^\s]+?)\.?\s", re.DOTALL
 )
 
-_HEADER = "CSV header does not conform to the schema"
-
 
 class Running:
     """A job at work."""
 
-    def __init__(self, query: StreamingQuery, status: Status, job: Job) -> None:
-        self.query, self.status, self._job = query, status, job
+    def __init__(self, query: StreamingQuery, status: Status, job: Job, places: Places) -> None:
+        self.query, self.status, self._job, self._places = query, status, job, places
 
     def wait(self, seconds: int | None = None) -> bool:
         """Until the job ends, or for so long; whether it ended. What went wrong is raised as what it was."""
+        try:
+            return self._wait(seconds)
+        finally:
+            self.active()
+
+    def _wait(self, seconds: int | None) -> bool:
         try:
             with concealing(*self._job.options), translated():
                 return (
@@ -89,15 +98,23 @@ class Running:
             raise _understood(e, self._job) from e
 
     def active(self) -> bool:
-        """Whether it is still at work; not where Spark itself has gone."""
+        """Whether it is still at work; not where Spark itself has gone. Its folders are another run's to take then."""
         try:
-            return bool(self.query.isActive)
+            active = bool(self.query.isActive)
         except (Py4JError, OSError):
-            return False
+            active = False
+        if not active:
+            self._places.release()
+        return active
 
     def stop(self) -> None:
         """End after the micro-batch that is under way was given up; the next start runs it again."""
         self.query.stop()
+        self.active()
+
+
+_STARTED: dict[str, Running] = {}
+"""By checkpoint what this process has started: who starts it again need not have waited for the end of the run before."""
 
 
 def runs_in_buckets(predictor: Predictor) -> bool:
@@ -117,33 +134,44 @@ def start(
 ) -> Running:
     """Start a job. ``once``: take what is there and end. ``frames`` are the streams whose source is ``frame``."""
     frames = frames or {}
-    if job.checkpoint is None:
-        raise JobError(f"{job.where}: 'checkpoint': expected a folder for the state, got nothing")
-    for name, one in job.streams.items():
-        if one.source == "frame" and name not in frames:
-            raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
+    check_for_spark(job, frames)
+    assert job.checkpoint is not None
+    check_links(job)
     given = {name: arrow_schema_of(frame) for name, frame in frames.items()}
     typed, types = settled(job, known_columns(job), every=True)
     predictor = predictor_of(typed, given, dealt=True)
-    keep_fingerprint(job)
-    keep_columns(job, types)
-    spool = Spool.of(job, predictor)
-    spool.take()
     handler = _Handler(job, predictor, sink, on_batch, on_status)
-    rows = _predicted(spark, typed, predictor, frames).observe(
-        OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
-    )
-    writer = rows.writeStream.foreachBatch(handler).outputMode("append")
-    writer = writer.option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
-    if once:
-        writer = writer.trigger(availableNow=True)
-    elif job.trigger is not None:
-        writer = writer.trigger(processingTime=f"{job.trigger} microseconds")
-    with concealing(*job.options), translated():
-        running = Running(writer.start(), handler.status, job)
+    if job.checkpoint in _STARTED:
+        _STARTED[job.checkpoint].active()  # which lets go of the folders of one that has ended
+    places = occupy(job, "spark")
+    try:
+        keep_fingerprint(job)
+        keep_columns(job, types)
+        spool = Spool.of(job, predictor)
+        spool.take()
+        writer = _writer(_predicted(spark, typed, predictor, frames), job, handler, once)
+        with concealing(*job.options), translated():
+            running = Running(writer.start(), handler.status, job, places)
+    except BaseException:
+        places.release()
+        raise
+    _STARTED[job.checkpoint] = running
     if not once:
         spool.watch(running.active)
     return running
+
+
+def _writer(rows: DataFrame, job: Job, handler: _Handler, once: bool) -> Any:
+    """Spark's query of a job's rows, ready to be started."""
+    assert job.checkpoint is not None
+    observed = rows.observe(
+        OBSERVED, *(F.sum(name).alias(name) for name in TALLIED), F.max("now").alias("now")
+    )
+    writer = observed.writeStream.foreachBatch(handler).outputMode("append")
+    writer = writer.option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
+    if once:
+        return writer.trigger(availableNow=True)
+    return writer if job.trigger is None else writer.trigger(processingTime=f"{job.trigger} microseconds")
 
 
 def _predicted(
@@ -155,7 +183,8 @@ def _predicted(
         by = spec.schema.key_names if dealing is None else dealing[name]
         frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name), by)
         stream = job.streams[name]
-        packer = Packer(name, stream.kind, spec.schema.key_names, stream.accent_column, job.buckets)
+        key, time = spec.schema.key_names, spec.schema.time
+        packer = Packer(name, stream.kind, key, stream.accent_column, job.buckets, time)
         parts.append(frame.mapInArrow(packer, PARCELS))
     for name, folder in Spool.of(job, predictor).folders.items():
         parts.append(log_frame(spark, folder).mapInArrow(LinePacker(name, job.buckets), PARCELS))
@@ -202,7 +231,7 @@ class _Handler:
         rows = frame.toArrow().sort_by(
             [("channel", "ascending"), ("place", "ascending"), ("stream", "ascending")]
         )
-        told = rows.select(["channel", "stream", "now", "payload"]).to_pylist()
+        told = rows.select(["channel", "stream", "place", "now", "payload"]).to_pylist()
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in told if one["channel"] == CHANGES]
         if self.spread:
             parts = coalesced(parts, self.predictor.standing)
@@ -211,7 +240,7 @@ class _Handler:
         self.now = max([*seen, *([] if self.now is None else [self.now])], default=None)
         if self.sink is None:
             self.sink = sink_of(self.job, self.predictor.standing.output.key_names, spark=frame.sparkSession)
-        self.sink.write(batch, changes, self.now)
+        self.sink.write(batch, changes, self.now, self._seen(told))
         write_aside(self.job, batch, self._aside(told))
         if self.on_batch is not None:
             self.on_batch(batch, changes)
@@ -226,10 +255,18 @@ class _Handler:
             self.on_status(self.status)
         for one in told:
             # All of the batch is written: what it says stays, and a run after this one ends here again.
-            if one["channel"] == ENDING and (ending := Ending(*unpack_state(one["payload"]))).reached(
+            if one["channel"] == ENDING and (ending := unpack_state(forms.ENDING, one["payload"])).reached(
                 self.now
             ):
                 raise JobAbortedError(ending.reason)
+
+    def _seen(self, told: list[dict[str, Any]]) -> Seen:
+        newest = {
+            (one["stream"], one["place"]): newest_in(unpacked_table(one["payload"]))
+            for one in told
+            if one["channel"] == SEEN
+        }
+        return Seen(parties_of(self.predictor) if self.predictor.alerting else (), newest)
 
     def _aside(self, told: list[dict[str, Any]]) -> dict[str, pa.Table]:
         parts: dict[str, list[pa.Table]] = {}
@@ -247,7 +284,7 @@ def _understood(error: StreamingQueryException, job: Job) -> Exception:
     found = _UNREADABLE.search(text)
     if found is None:
         return error
-    if _HEADER in text:
+    if MISPLACED in text:
         return misplaced(found[1])
     formats = {one.format for one in job.streams.values() if one.source == "files"}
     return unreadable(found[1], " or ".join(sorted(formats)), "Spark gave up on it")

@@ -17,33 +17,30 @@ describes the tuples from its instant on that come after it was heard (8.1).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
-from pulse.operators.alter import Alter, Cease
+from pulse.operators.drops import Drops
 from pulse.operators.relation import Relation
-from pulse.operators.undo import RawUndo
 from pulse.plan.derived import described
 from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating
 from pulse.runtime.predictive_apart import apart
 from pulse.runtime.predictive_listening import Listening, of_keys
-from pulse.runtime.predictive_raw import RawTurns
 from pulse.runtime.predictive_restated import instants, restated_changes
-from pulse.runtime.predictive_revisions import kept_behind
+from pulse.runtime.predictive_revisions import anchored_behind
+from pulse.runtime.predictive_rounding import Shifts
 from pulse.runtime.predictive_texts import of_line, of_row
 from pulse.runtime.predictive_through import Ending, Through
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, together
 from pulse.runtime.predictive_undoing import (
     ROW,
-    TupleUndoing,
     as_came,
     decoded,
     encoded,
@@ -51,15 +48,8 @@ from pulse.runtime.predictive_undoing import (
     unblanked,
 )
 from pulse.runtime.standing import GRACE, followed
-from pulse.stream.accents import Accent, AlterData, Control, Punctuation
-from pulse.stream.affine import Affine
-from pulse.stream.classes import Classes
+from pulse.stream.accents import Accent, Control
 from pulse.stream.description import Description
-from pulse.stream.raw import Move, RawUnits
-from pulse.stream.steps import Alteration, Steps
-from pulse.stream.units import Units
-from pulse.stream.validity import Existence
-from pulse.stream.values import ValueSet
 from pulse.validation.aside import PLACE
 
 if TYPE_CHECKING:
@@ -68,31 +58,12 @@ if TYPE_CHECKING:
     from pulse.validation.validator import Validator
 
 
-class AccentStateError(PulseError, ValueError):
-    """What was kept of accents is not what this version keeps."""
+class KeptAccents(NamedTuple):
+    """What is kept of accents between batches: what follows from it, as how tuples are undone, is made anew."""
 
-
-def _layout() -> str:
-    """What is kept of accents, as a short name: it changes with any of the classes that are pickled."""
-    kept: list[type[Any]] = [
-        Listening,
-        Through,
-        Turns,
-        Units,
-        Ending,
-        Alteration,
-        Accent,
-        AlterData,
-        Punctuation,
-        Existence,
-    ]
-    kept += [Restating, Alter, Cease, Steps, Classes, Description, ValueSet, Affine]
-    kept += [RawTurns, RawUndo, RawUnits, Move, TupleUndoing]
-    names = [(one.__name__, getattr(one, "_fields", None) or [f.name for f in fields(one)]) for one in kept]
-    return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
-
-
-LAYOUT = _layout()
+    streams: dict[str, Listening]
+    through: Through
+    closing: list[tuple[int, Description]]
 
 
 class JobAbortedError(QueryAbortedError):
@@ -111,6 +82,8 @@ class Heard:
     before: Restating | None = None
     refused: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples: each place has its own
     recorded: Mapping[str, pa.Table] = field(default_factory=dict)  # those that were undone, before they were
+    drops: Mapping[str, Drops] = field(default_factory=dict)  # after which nothing is known of keys
+    shifts: Shifts = field(default_factory=dict)  # by which tuples were undone, so far
 
     def told_by(self, place: int) -> Heard:
         """What one place of many says of accents: they all hear the same, and the first one tells."""
@@ -129,24 +102,19 @@ class Heard:
 class Follower:
     """The accents heard so far by stream, and what they do to results. Picklable; the same accents give the same follower.
 
-    Made anew of a predictor, or of one and what :attr:`state` was; of another version's that is an :class:`AccentStateError`.
+    Made anew of a predictor, or of one and what :attr:`state` was.
     """
 
     predictor: Predictor
-    layout: str = LAYOUT
     streams: dict[str, Listening] = field(default_factory=dict)
     through: Through = field(default_factory=Through)
-    restating: Restating | None = None
     closing: list[tuple[int, Description]] = field(
         default_factory=list
     )  # rows of the answer, and until when they matter
+    restating: Restating | None = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.layout != LAYOUT:
-            raise AccentStateError(
-                f"state of accents: kept by another version of pulse, in a form that this one ({LAYOUT}) does not read; start "
-                "the job on a new checkpoint with a new sink, or go on with that version"
-            )
+        self.restating = self.through.restating(self._answer_time)
         for name, hears in self.predictor.hears.items():
             self.streams.setdefault(name, Listening.of(hears))
 
@@ -184,7 +152,14 @@ class Follower:
         if evolving:
             self.through.add(self.predictor, evolving)
             self.restating = self.through.restating(self._answer_time)
-        return Heard(came, found, aside, count, before, refused, recorded)
+        drops = {}
+        for name, one in self.streams.items():
+            time, keys = self._time(name), self.predictor.specs[name].schema.key_names
+            ends = Drops(one.gaps(time), one.ends(keys, time))
+            if ends.gaps or ends.closed:
+                drops[name] = ends
+        shifts = {name: one.shifts for name, one in self.streams.items() if one.shifts}
+        return Heard(came, found, aside, count, before, refused, recorded, drops, shifts)
 
     def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
         """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
@@ -211,9 +186,14 @@ class Follower:
         return ending.reason if ending is not None and ending.reached(now) else ""
 
     @property
-    def state(self) -> tuple[Any, ...]:
+    def state(self) -> KeptAccents:
         """What is kept between batches."""
-        return self.layout, self.streams, self.through, self.restating, self.closing
+        return KeptAccents(self.streams, self.through, self.closing)
+
+    @property
+    def kept(self) -> KeptAccents | None:
+        """What is kept between batches, if the job follows any accents."""
+        return self.state if self.predictor.hears else None
 
     # -- what is not needed any more ------------------------------------------------------------------------
 
@@ -236,8 +216,8 @@ class Follower:
             if now is not None and not new.is_empty and (names := self._answer_names(name)) is not None:
                 self.closing.append((now, described(new, names)))
             self._pass_by(name)
-            if name in validators and name not in self.predictor.retentions:
-                one.free(validators[name], keys)
+            if name in validators:
+                one.free(validators[name], keys, keep=name in self.predictor.retentions)
         if watermark is None:
             return
         horizon = watermark - reach(self.predictor)
@@ -346,14 +326,16 @@ def reach(predictor: Predictor) -> int:
     """How far behind the watermark a tuple or a result may lie that is still to come: a key that was not heard of for long is
     forgotten once its model has expired, and results reach back over windows and the history that is kept."""
     longest = max((one.horizon for one in predictor.specs.values()), default=0)
-    return longest + predictor.standing.radius + kept_behind(predictor) + 2 * GRACE
+    return longest + predictor.standing.radius + anchored_behind(predictor) + 2 * GRACE
 
 
-def follow(prediction: Prediction, follower: Follower, heard: Heard) -> Emission:
+def follow(
+    prediction: Prediction, follower: Follower, heard: Heard, watermark: int | None = None
+) -> Emission:
     """Push a batch that was heard; what it changes, in the units in force."""
     assert prediction.state is not None
     held = prediction.state.results
-    emission = prediction.push(heard.tables)
+    emission = prediction.push(heard.tables, watermark, heard.drops, heard.shifts)
     if not follower.predictor.hears:
         return emission
     changes = follower.said(heard, held, prediction.state.results, emission.changes)

@@ -9,21 +9,30 @@
     checkpoint/local/state            all of the prediction after the last whole batch
 
 In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
-batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is ours alone
-and is pickled, as on Spark; reading it runs nothing but what rebuilds values (:mod:`pulse.core.unpickling`).
+batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is data, as on
+Spark, and nothing else is read of it (:mod:`pulse.core.encoding`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from pulse.core.errors import PulseError
+from pulse.core.time import format_duration, parse_duration
 from pulse.runtime.job_spec import Job
 from pulse.runtime.prediction import Prediction
+from pulse.runtime.predictive_accents import KeptAccents
+from pulse.runtime.predictive_forms import (
+    CHECKPOINT,
+    Checkpoint,
+    check_accents,
+    check_streams,
+    kept_prediction,
+    recalled_prediction,
+)
 from pulse.runtime.predictive_kept import replace_file
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictor import Predictor
@@ -31,6 +40,8 @@ from pulse.runtime.results import FINGERPRINT
 
 COLUMNS = "_pulse_columns.json"
 Files = Mapping[str, list[Path]]
+# What of a job is a duration, by how it is kept.
+_IN_MICROSECONDS, _IN_SECONDS = ("lateness", "revisions"), ("horizon",)
 
 
 class CheckpointError(PulseError, ValueError):
@@ -39,25 +50,39 @@ class CheckpointError(PulseError, ValueError):
 
 def keep_fingerprint(job: Job, engine: str = "spark") -> None:
     """Note what the checkpoint is of, or refuse the job if it is of another, or of another engine."""
+    check_fingerprint(job, engine)
+    assert job.checkpoint is not None
+    file = Path(job.checkpoint) / FINGERPRINT
+    if not file.exists():
+        replace_file(file, json.dumps(job.fingerprint(), indent=2, sort_keys=True).encode())
+
+
+def check_fingerprint(job: Job, engine: str) -> None:
+    """Refuse a job whose checkpoint is of another, or of another engine; nothing is written."""
     assert job.checkpoint is not None
     file = Path(job.checkpoint) / FINGERPRINT
     other = "local" if engine == "spark" else "spark"
     if (Path(job.checkpoint) / other).exists():
         raise CheckpointError(
             f"{job.where}: the checkpoint {job.checkpoint} is of engine '{other}', whose state '{engine}' cannot go on from; "
-            f"run the job with engine '{other}', or give it a new checkpoint and a new sink"
+            f"run the job with engine '{other}', or as a job of its own, with a new checkpoint and {_new_sink(job)}"
         )
-    mine = job.fingerprint()
     if not file.exists():
-        replace_file(file, json.dumps(mine, indent=2, sort_keys=True).encode())
         return
     kept = _read_json(file)
-    changed = list(_differences(kept, _without_known(mine, kept, known_columns(job)), ""))
+    changed = list(_differences(kept, _without_known(job.fingerprint(), kept, known_columns(job)), ""))
     if changed:
         raise CheckpointError(
             f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
-            "not fit; change the job back, or give it a new checkpoint and a new sink"
+            f"not fit; change the job back, or run it as a job of its own, with a new checkpoint and {_new_sink(job)}"
         )
+
+
+def _new_sink(job: Job) -> str:
+    """What a job needs beside a new checkpoint: batches are numbered anew on it, and those of two jobs do not mix."""
+    if job.sink.path is None:
+        return "a new sink"
+    return f"a new sink: the results in {job.sink.path} stay those of the job as it was"
 
 
 def _without_known(mine: dict[str, Any], kept: Any, known: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -106,7 +131,18 @@ def _differences(old: Any, new: Any, at: str) -> list[str]:
             for key in sorted({*old, *new})
             for line in _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
         ]
-    return [] if old == new else [f"{at} was {old!r}, is {new!r}"]
+    return [] if old == new else [f"{at} was {_shown(old, at)}, is {_shown(new, at)}"]
+
+
+def _shown(value: Any, at: str) -> str:
+    """A value of a job for people: durations, which are kept as microseconds or as they were written, with their unit."""
+    name = at.rpartition(".")[2]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name in _IN_MICROSECONDS:
+            return format_duration(int(value))
+        if name in _IN_SECONDS:
+            return format_duration(parse_duration(value))
+    return repr(value)
 
 
 class Progress:
@@ -120,7 +156,8 @@ class Progress:
         self.batch = 0
         self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
         self.prediction = Prediction(predictor)
-        self.beside: dict[str, Any] = {}  # what else is kept with the state: what was heard of accents
+        self.accents: KeptAccents | None = None  # what was heard of them
+        self.read: dict[str, int] = {}  # how far logs beside the streams were
         if job.checkpoint is None:
             return
         keep_fingerprint(job, "local")
@@ -131,13 +168,15 @@ class Progress:
 
     def _restore(self, file: Path) -> None:
         try:
-            kept = unpack_state(file.read_bytes())
+            kept: Checkpoint = unpack_state(CHECKPOINT, file.read_bytes())
+            predictor = self.prediction.predictor
+            check_streams(kept.seen, predictor.specs, "seen")
+            check_accents(predictor, kept.accents)
+            self.prediction = recalled_prediction(predictor, kept.prediction)
         except PulseError as e:
             raise CheckpointError(f"{file}: {e}") from e
-        self.batch = kept["batch"]
-        self.seen = {name: set(map(Path, files)) for name, files in kept["seen"].items()}
-        self.prediction = Prediction(self.prediction.predictor, **kept["prediction"])
-        self.beside = kept.get("beside", {})
+        self.batch, self.accents, self.read = kept.batch, kept.accents, kept.read
+        self.seen = {name: set(map(Path, files)) for name, files in kept.seen.items()}
 
     def planned(self) -> Files | None:
         """The files of a batch that was begun and is not whole."""
@@ -168,14 +207,9 @@ class Progress:
             self.seen[name].update(some)
         if self.folder is None:
             return
-        state = {
-            one.name: getattr(self.prediction, one.name)
-            for one in fields(Prediction)
-            if one.name != "predictor"
-        }
         seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
-        kept = {"batch": self.batch, "seen": seen, "prediction": state, "beside": self.beside}
-        replace_file(self.folder / "state", pack_state(kept))
+        kept = Checkpoint(self.batch, seen, kept_prediction(self.prediction), self.accents, self.read)
+        replace_file(self.folder / "state", pack_state(CHECKPOINT, kept))
 
 
 def _read_json(file: Path) -> Any:

@@ -128,6 +128,7 @@ def _stream(table: JobTable, name: str, folder: Path) -> StreamJob:
         keep=table.names("keep"),
         predict=table.one_of("predict", ("hold", "trend"), "hold"),
         memory=table.whole("memory", 8),
+        max_gap=None if table.duration("max_gap", None) is None else table.any("max_gap"),
         error=error,
         horizon=table.duration_text("horizon"),
         kind=table.text("kind", None),

@@ -5,10 +5,13 @@ A batch reads what the newest batch before it left, the same however often it is
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from pulse.core.encoding import Form
 from pulse.runtime.predictive_packing import unpack_state
+from pulse.store.own_files import create
 
 _KEPT = 16  # files: more than there are batches that may be run again
 
@@ -21,18 +24,19 @@ def keep(folder: str | Path, batch: int, payload: bytes) -> None:
         old.unlink(missing_ok=True)
 
 
-def kept_before(folder: str | Path, batch: int) -> tuple[int, Any] | None:
-    """The newest batch before this one that left something, and what."""
+def kept_before(form: Form, folder: str | Path, batch: int) -> tuple[int, Any] | None:
+    """The newest batch before this one that left something of this form, and what."""
     known = [int(one.name) for one in Path(folder).glob("[0-9]*")]
     newest = max((one for one in known if one < batch), default=None)
     if newest is None:
         return None
-    return newest, unpack_state((Path(folder) / f"{newest:012d}").read_bytes())
+    return newest, unpack_state(form, (Path(folder) / f"{newest:012d}").read_bytes())
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Write a file whole, in place of what is there."""
+    """Write a file whole, in place of what is there; links in its place or its draft's are not followed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}")
-    draft.write_bytes(data)
+    with os.fdopen(create(draft), "wb") as opened:
+        opened.write(data)
     draft.replace(file)

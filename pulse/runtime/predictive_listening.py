@@ -21,7 +21,7 @@ from pulse.operators.undo import RawUndo, lacks
 from pulse.runtime.predictive_checks import checked
 from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples
-from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, together
+from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, steps_of, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
 from pulse.stream.accents import (
     Accent,
@@ -36,7 +36,7 @@ from pulse.stream.affine import Affine
 from pulse.stream.classes import first_whole
 from pulse.stream.description import FALSE, TRUE, Description
 from pulse.stream.raw import Move, coming
-from pulse.stream.steps import Alteration
+from pulse.stream.steps import EXACT, Alteration, Steps
 from pulse.stream.validity import Existence
 from pulse.validation.aside import reasoned
 from pulse.validation.validator import Validator
@@ -65,6 +65,9 @@ class Listening:
     undoing: TupleUndoing | RawUndo | None = None
     raw: RawTurns | None = None  # instead of undo and gone, once only tuples tell
     spoken: frozenset[str] = frozenset()  # what descriptions speak of
+    drops: dict[str, Turns] = field(default_factory=dict)  # by instants, of what is modelled and read
+    # By attribute, the largest shift that undid tuples so far: models may be of tuples from before.
+    shifts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, hears: Hears) -> Listening:
@@ -151,7 +154,10 @@ class Listening:
             return
         if isinstance(control.primitive, AlterData):
             self.near.append(control)
-        if self.raw is not None or hears.policy.choice(control) == "ignore":
+        if hears.policy.choice(control) == "ignore":
+            return
+        self._note_drop(control, at, hears, schema)
+        if self.raw is not None:
             return
         if isinstance(control.primitive, AlterData):
             turns, map = self.undo, control.primitive.alpha
@@ -161,6 +167,22 @@ class Listening:
             added = isinstance(control.primitive, AddAttribute)
             turns, map = self.gone, Affine("1/2") if added else Affine(2)
         turns.setdefault(control.attribute, Turns()).add([Alteration(at, control.description, map)])
+
+    def _note_drop(self, accent: Accent, at: int, hears: Hears, schema: StreamSchema) -> None:
+        """Note when what is modelled comes and goes for whole keys; what only values of tuples tell ends no model."""
+        if accent.attribute not in schema.modelled_names or accent.attribute in hears.unread:
+            return
+        if isinstance(accent.primitive, AlterData):
+            return
+        said = accent.description if self.raw is None else self.raw.back(accent.description, at)
+        if said.attributes <= {*schema.key_names, schema.time}:
+            map = Affine("1/2") if isinstance(accent.primitive, AddAttribute) else Affine(2)
+            turns = self.drops.setdefault(accent.attribute, Turns())
+            turns.add([Alteration(accent.position, said, map)])
+
+    def gaps(self, time: str) -> dict[str, Steps]:
+        """By attribute, where it is not after it was: the scale is above 1 there."""
+        return steps_of(self.drops, time)
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
@@ -175,6 +197,7 @@ class Listening:
         if self.undoing is None:
             self.undoing = TupleUndoing.of(self.undo, self.gone, by)
         assert isinstance(self.undoing, TupleUndoing)
+        self._note_shifts(self.undoing.shifts)
         if not table.num_rows or self.undoing.is_empty:
             return Fitting(table, blank(table, hears.unread), aside)
         lost = [(lacks(name), bad) for name, bad in self.undoing.lacking(table, rows, hears.unread)]
@@ -190,6 +213,7 @@ class Listening:
         if self.undoing is None:
             self.undoing = raw_undo(self._closed(self.raw, by), schema, by, hears.unread)
         assert isinstance(self.undoing, RawUndo)
+        self._note_shifts(self.undoing.shifts)
         found = undone_tuples(self.undoing, table, rows)
         at, aside = rows[found.number], found.aside
         bad = np.zeros(len(at), np.bool_)
@@ -203,6 +227,11 @@ class Listening:
         came = found.table.filter(pa.array(~bad)) if bad.any() else found.table
         there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
         return Fitting(came, blank(there, hears.unread), aside)
+
+    def _note_shifts(self, shifts: Mapping[str, float]) -> None:
+        for name, shift in shifts.items():
+            if shift > self.shifts.get(name, EXACT):
+                self.shifts[name] = shift
 
     def _closed(self, raw: RawTurns, by: str) -> RawTurns:
         """With what punctuation closes: in the stream each from its place on, in a log whatever the time."""
@@ -251,6 +280,7 @@ class Listening:
         """No tuple before the horizon comes any more."""
         count = len(self)
         settle_all(self.undo, *((_END - 1, ROW) if inside else (horizon, time)))
+        settle_all(self.drops, horizon, time)
         settle_all(self.gone, *((_END - 1, ROW) if inside else (horizon, time)))
         if self.raw is not None and not inside:
             self.raw.settle(horizon, time)
@@ -275,12 +305,32 @@ class Listening:
             found = _END if not box else found
         return found
 
-    def free(self, validator: Validator, keys: Collection[str]) -> int:
-        """Let a validator go of keys that punctuation has closed since the last time; how many."""
+    def ends(self, keys: Collection[str], time: str) -> tuple[tuple[int, Description], ...]:
+        """Instants, each with keys of which no tuple from then on comes any more, by punctuation. Keys of which none comes at all
+        are among them only until they are freed."""
+        said = self.closed
+        if self.closing:
+            said = together([said, *(where for _, where in self.closing)])
+        closed = of_keys(said, keys)
+        found = [] if closed == self.freed or closed.is_empty else [(-_END, closed)]
+        for box in said.boxes:
+            of_time = [values for name, values in box if name == time]
+            rest = tuple((name, values) for name, values in box if name != time)
+            if not of_time or any(name not in keys for name, _ in rest):
+                continue
+            for low, high in of_time[0].intervals()[-1:]:
+                if high is None:
+                    found.append((-_END if low is None else first_whole(low), Description((rest,))))
+        return tuple(found)
+
+    def free(self, validator: Validator, keys: Collection[str], *, keep: bool = False) -> int:
+        """Let a validator go of keys that punctuation has closed since the last time, unless it is to ``keep`` them; how many."""
         closed = of_keys(self.closed, keys)
         if closed == self.freed:
             return 0
         self.freed = closed
+        if keep:
+            return 0
         known = dict(zip(validator.spec.schema.key_names, validator.keys, strict=True))
         count = len(validator.state.whole)
         return validator.close(matching(known, [(-1, closed)], np.zeros(count, np.int64)))

@@ -14,6 +14,8 @@ from typing import Any
 
 from pulse.core.time import format_instant
 from pulse.runtime.asides import write_aside
+from pulse.runtime.confirming import seen_by
+from pulse.runtime.job_places import check_links, occupied
 from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive_accents import Follower, JobAbortedError, follow
 from pulse.runtime.predictive_checkpoint import Files, Progress, keep_columns, known_columns
@@ -25,6 +27,10 @@ from pulse.runtime.source_files import unseen
 from pulse.runtime.sources import newest, predictor_of, read_batch
 
 _PAUSE = 0.2  # seconds between two looks for new files
+
+
+_MANY = 100  # tuples, of which something can be said
+_RESTLESS = 0.5  # of the tuples: what is kept should change less often
 
 
 @dataclass
@@ -67,6 +73,7 @@ class Status:
             "validated": tally.validated,
             "validated_share": round(self.validated, 6),
             "violations": tally.violations,
+            "changed": tally.changed,
             "updates": tally.updates,
             "solves": tally.solves,
             "results": tally.results,
@@ -94,6 +101,17 @@ class Status:
             f"{tally.violations:,} violations, {tally.solves:,} solves, {tally.changes:,} results{revised}{aside}{lag}"
         )
 
+    def hint(self, job: Job) -> str | None:
+        """What to do where models are of no use, because what is kept changes with most tuples."""
+        tally = self.tally
+        kept = [f"{one.name} keeps {', '.join(one.keep)}" for one in job.streams.values() if one.keep]
+        if tally.tuples < _MANY or tally.changed <= _RESTLESS * tally.tuples or not kept:
+            return None
+        return (
+            f"{100 * tally.changed / tally.tuples:.0f} % of the tuples change an attribute that is kept, and every change ends a "
+            f"model ({'; '.join(kept)}): model what changes so often, or leave it out of keep"
+        )
+
 
 def _age(seconds: float) -> str:
     for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
@@ -110,30 +128,46 @@ def run_local(
     on_batch: Batch | None = None,
     on_status: Callable[[Status], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    begun: Callable[[], None] = lambda: None,
 ) -> Prediction:
     """Take what the job's files hold, and with ``once`` false whatever comes after, until interrupted or ``stopped``, which is
-    asked between batches."""
+    asked between batches. ``begun`` is called once the job's folders are this run's, before the first batch."""
     for stream in job.streams.values():
         if stream.source != "files":
             raise JobError(
                 f"{job.where}, [streams.{stream.name}], 'source': expected files with engine 'local', got {stream.source!r}"
             )
+    check_links(job)
     typed, types = settled(job, known_columns(job))
     predictor = predictor_of(typed)
-    progress = Progress(job, predictor)
-    keep_columns(job, types)
+    with occupied(job, "local"):
+        progress = Progress(job, predictor)
+        keep_columns(job, types)
+        begun()
+        return _run(job, typed, progress, once, sink, on_batch, on_status, stopped)
+
+
+def _run(
+    job: Job,
+    typed: Job,
+    progress: Progress,
+    once: bool,
+    sink: Sink | None,
+    on_batch: Batch | None,
+    on_status: Callable[[Status], None] | None,
+    stopped: Callable[[], bool],
+) -> Prediction:
+    """The batches of a job whose folders are this run's; ``typed`` is the job with the types of all its columns."""
     prediction = progress.prediction
+    predictor = prediction.predictor
     output = predictor.standing.output
     if sink is None:
         sink = sink_of(job, output.key_names)
     status = Status()
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     others = {name: hears.others for name, hears in predictor.hears.items()}
-    heard_before = progress.beside.get("accents")
-    if heard_before is None and progress.batch and predictor.hears:
-        heard_before = ("",)  # kept by a version that said nothing of accents: which the follower refuses
-    follower = Follower(predictor, *(heard_before or ()))
-    logs = Logs.of(job, predictor, progress.beside.get("read"))
+    follower = Follower(predictor, *(progress.accents or ()))
+    logs = Logs.of(job, predictor, progress.read)
 
     def step(files: Files, lines: Mapping[str, Sequence[str]]) -> None:
         begin, batch = clock.perf_counter(), progress.batch
@@ -141,14 +175,15 @@ def run_local(
         progress.begin(files)
         heard = follower.hear(tables, lines)
         now = newest(heard.came, predictor, prediction.now)
-        emission = follow(prediction, follower, heard)
-        prediction.now = now
         watermark = None if now is None else follower.watermark(now, job.lateness)
+        emission = follow(prediction, follower, heard, watermark)
+        prediction.now = now
         if watermark is not None:
-            prediction.advance(watermark)
+            prediction.advance(watermark, heard.drops)
+        known = seen_by(predictor, prediction.validators)
         follower.settle(now, watermark, prediction.validators)
         changes = numbered([(emission.changes, prediction.now or 0)], predictor.standing.schema, batch)
-        sink.write(batch, changes, prediction.now)
+        sink.write(batch, changes, prediction.now, known)
         write_aside(job, batch, emission.aside)
         if on_batch is not None:
             on_batch(batch, changes)
@@ -157,7 +192,7 @@ def run_local(
                 reason
             )  # what the batch said stays, and a run after this one ends here again
         if predictor.hears:
-            progress.beside = {"accents": follower.state, "read": dict(logs.read)}
+            progress.accents, progress.read = follower.kept, dict(logs.read)
         progress.commit(files)
         status.add(emission.tally, prediction.now, clock.perf_counter() - begin)
         if on_status is not None:

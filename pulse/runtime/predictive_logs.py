@@ -18,6 +18,7 @@ from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
 from pulse.datasets.splits import split_rows
 from pulse.runtime.predictive_job import Job
+from pulse.runtime.predictive_kept import replace_file
 from pulse.runtime.predictor import Predictor
 from pulse.stream.accents import AccentError
 
@@ -130,9 +131,7 @@ class Spool:
                 read, splits = marks.get(stream, 0), marks.get(_SPLITS + stream, 0)
                 folder = self.folders[stream]
                 name = f"{read:015d}-{splits:09d}.txt" if splits else f"{read:015d}.txt"
-                draft = folder / f".{name}"
-                draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
-                draft.replace(folder / name)
+                replace_file(folder / name, ("\n".join(lines) + "\n").encode())
                 self.logs.read |= marks
 
     def watch(self, while_: Callable[[], bool]) -> None:

@@ -18,12 +18,16 @@ from pyspark import TaskContext
 from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
 from pulse.runtime.predictive_apart import accent_rows
+from pulse.runtime.source_times import newest_time
 from pulse.validation.aside import whence
 from pulse.validation.corrections import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
 LINES = "accents of "
 """What the lines of a stream's log of accents are called among the streams, before its name."""
+
+EVENT_TIME = "event time"
+"""What the newest time of a batch is called among the streams: all places are told, those without tuples too."""
 
 _PARCEL_ROWS = 1 << 17
 
@@ -33,7 +37,8 @@ class Packer:
     """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
 
     ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns;
-    ``accents``: the column of accents, which go to all of so many ``places``; one between two halves does not part them.
+    ``accents``: the column of accents, which go to all of so many ``places``; one between two halves does not part them. ``time``
+    is the column of times, the newest of which all places are told, so that those without tuples know how late it is.
     """
 
     stream: str
@@ -41,12 +46,17 @@ class Packer:
     keys: tuple[str, ...] = ()
     accents: str | None = None
     places: int = 1
+    time: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         number, waiting, rows = 0, [], 0
+        now: int | None = None
         for batch in batches:
+            if self.time is not None:
+                at = newest_time(pa.chunked_array([batch.column(self.time)]))
+                now = max((one for one in (now, at) if one is not None), default=None)
             waiting.append(batch)
             rows += batch.num_rows
             if rows >= _PARCEL_ROWS and not self._opens(batch):
@@ -54,6 +64,23 @@ class Packer:
                 number, waiting, rows = number + rows, [], 0
         if rows:
             yield from self._packed(waiting, partition, number)
+        if now is not None:
+            yield from self._to_every_place(EVENT_TIME, pa.table({"now": [now]}))
+
+    def _to_every_place(self, stream: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        n, payload = self.places, packed_table(table)
+        yield pa.record_batch(
+            {
+                "place": pa.array(range(n), pa.int32()),
+                "stream": pa.array([stream] * n),
+                "modified": pa.array([0] * n, pa.int64()),
+                "origin": pa.array([""] * n, pa.string()),
+                "block": pa.array([0] * n, pa.int64()),
+                "number": pa.array([0] * n, pa.int64()),
+                "rows": pa.array([0] * n, pa.int64()),
+                "payload": pa.array([payload] * n, pa.binary()),
+            }
+        )
 
     def _opens(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch ends between the halves of a replacement."""

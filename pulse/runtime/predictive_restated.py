@@ -8,6 +8,7 @@ have changed are said again: an accent of one key says nothing of the others.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import certainty_codes
 from pulse.core.coefficients import from_padded, to_padded
 from pulse.core.columns import Columns
-from pulse.kernels.steps import cut_at_steps
+from pulse.kernels.steps import cut_at_steps, restate
 from pulse.operators.alter import described_columns
 from pulse.operators.difference import difference
 from pulse.operators.relation import Relation
@@ -106,16 +107,17 @@ def _said_again(held: Relation, before: Restating | None, now: Restating | None)
             if steps is not None:
                 columns = described_columns(held.columns, held.keys, held.group, held.unmodelled, steps)
                 parts.cut(f"{when} {name}", steps.located(columns, len(held)))
-    maps = {name: (*parts.map(f"before {name}"), *parts.map(f"now {name}")) for name in held.columns.modelled}
-    moved = np.any([(a != c) | (b != d) for a, b, c, d in maps.values()], axis=0)
+    maps = {name: (parts.map(f"before {name}"), parts.map(f"now {name}")) for name in held.columns.modelled}
+    moved = np.any([(old[0] != now[0]) | (old[1] != now[1]) for old, now in maps.values()], axis=0)
     chosen = np.repeat(np.flatnonzero(moved), 2)
     new = np.arange(len(chosen)) % 2 == 1
     found = held.take(parts.row[chosen], lo=parts.lo[chosen], hi=parts.hi[chosen])
     models, err = dict(found.models), dict(found.err)
-    for name, (a, b, c, d) in maps.items():
-        scale, shift = np.where(new, c[chosen], a[chosen]), np.where(new, d[chosen], b[chosen])
-        models[name], err[name] = models[name] * scale[:, None], err[name] * scale
-        models[name][:, 0] += shift
+    for name, (as_before, as_now) in maps.items():
+        own = _Maps(*(np.where(new, y[chosen], x[chosen]) for x, y in zip(as_before, as_now, strict=True)))
+        models[name], err[name], _ = restate(
+            models[name], found.lo, found.hi, err[name], np.arange(len(chosen)), own
+        )
     said = pa.Table.from_batches([replace(found, models=models, err=err, drift={}).to_segments()])
     return said.append_column("kind", pa.array(np.where(new, "+U", "-U"), pa.string()))
 
@@ -143,12 +145,25 @@ def _rows(changes: pa.Table, output: Columns, restating: Restating) -> pa.Table:
     return _altered(changes, parts)
 
 
+class _Maps(NamedTuple):
+    """The map of each row: its scale and shift as doubles, and how far these may be from the exact ones."""
+
+    a: FloatArray
+    b: FloatArray
+    a_off: FloatArray
+    b_off: FloatArray
+
+    def take(self, rows: IntArray) -> _Maps:
+        """Those of some rows."""
+        return _Maps(*(one[rows] for one in self))
+
+
 class _Parts:
     """Rows cut where one of their attributes is restated otherwise, each part with its maps."""
 
     def __init__(self, row: IntArray, ref: IntArray, lo: FloatArray, hi: FloatArray) -> None:
         self.row, self.ref, self.lo, self.hi = row, ref, lo, hi
-        self.maps: dict[str, tuple[FloatArray, FloatArray]] = {}
+        self.maps: dict[str, _Maps] = {}
         self.is_cut = False
 
     @classmethod
@@ -165,14 +180,15 @@ class _Parts:
             self.is_cut = True
             self.row, self.ref = self.row[found.row], self.ref[found.row]
             self.lo, self.hi = found.lo, found.hi
-            self.maps = {one: (a[found.row], b[found.row]) for one, (a, b) in self.maps.items()}
-        a, b = located.maps
-        self.maps[name] = np.append(a, 1.0)[found.step], np.append(b, 0.0)[found.step]
+            self.maps = {one: maps.take(found.row) for one, maps in self.maps.items()}
+        same = (1.0, 0.0, 0.0, 0.0)
+        every = zip(located.maps + located.off, same, strict=True)
+        self.maps[name] = _Maps(*(np.append(one, none)[found.step] for one, none in every))
 
-    def map(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """The scale and the shift of every part; where nothing is restated they are 1 and 0."""
-        count = len(self.row)
-        return self.maps[name] if name in self.maps else (np.ones(count), np.zeros(count))
+    def map(self, name: str) -> _Maps:
+        """The maps of every part; where nothing is restated scales are 1 and shifts 0."""
+        zeros = np.zeros(len(self.row))
+        return self.maps[name] if name in self.maps else _Maps(zeros + 1.0, zeros, zeros, zeros)
 
 
 def _altered(changes: pa.Table, parts: _Parts) -> pa.Table:
@@ -185,12 +201,17 @@ def _altered(changes: pa.Table, parts: _Parts) -> pa.Table:
         order = _paired(parts.row, np.asarray(pc.equal(changes.column("kind"), "+U"))[parts.row])
         changes = changes.take(pa.array(parts.row[order]))
         new |= {"lo": pa.array(parts.lo[order]), "hi": pa.array(parts.hi[order])}
-    for name, (a, b) in parts.maps.items():
-        models = to_padded(whole(changes.column(name))) * a[order, None]
-        models[:, 0] += b[order]
-        new[name] = from_padded(models)
-        new[f"{name}_err"] = pa.array(whole(changes.column(f"{name}_err")).to_numpy() * a[order])
-        new[f"{name}_drift"] = pa.nulls(len(a), pa.float64())
+    for name, maps in parts.maps.items():
+        made = restate(
+            to_padded(whole(changes.column(name))),
+            parts.lo[order],
+            parts.hi[order],
+            whole(changes.column(f"{name}_err")).to_numpy(),
+            np.arange(len(order)),
+            maps.take(order),
+        )
+        new[name], new[f"{name}_err"] = from_padded(made.c), pa.array(made.err)
+        new[f"{name}_drift"] = pa.nulls(len(order), pa.float64())
     columns = [
         new[one.name].cast(one.type) if one.name in new else changes.column(place)
         for place, one in enumerate(changes.schema)

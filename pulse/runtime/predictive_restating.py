@@ -88,5 +88,5 @@ def after(first: Mapping[str, Relation], taken: Mapping[str, Taken]) -> dict[str
         left = segments
         if one.revised is not None:
             left = segments.select_groups(np.flatnonzero(~listed(segments.keys, one.revised.keys)))
-        found[stream] = one._replace(updates=settled(left, one.updates)[0])
+        found[stream] = one._replace(updates=settled(left, one.updates, voids=True)[0])
     return found

@@ -20,13 +20,16 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
+from pulse.operators.at_rest import settled
+from pulse.operators.drops import Drops
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.standing import GRACE, Solved, Standing, StandingState
-from pulse.validation.history import History, Retention, Taken
+from pulse.validation.ceasing import ceased, push_over
+from pulse.validation.history import STEPS, History, Retention, Taken
 from pulse.validation.replay import Revised
-from pulse.validation.validator import Validator
+from pulse.validation.validator import Counts, Validator
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor
@@ -63,6 +66,11 @@ def kept_behind(predictor: Predictor) -> int:
     return max((one.span or 0 for one in predictor.retentions.values()), default=0)
 
 
+def anchored_behind(predictor: Predictor) -> int:
+    """How far behind the watermark tuples of a history may not have passed into its anchor yet, in microseconds."""
+    return max((one.span + one.span // STEPS for one in predictor.retentions.values() if one.span), default=0)
+
+
 def reach_back(predictor: Predictor) -> int:
     """How far behind the watermark updates may begin, where it is not known how far keys lag: the next tuple of a key may tell of
     all times since its newest, which a model that is still known was in force at."""
@@ -74,16 +82,66 @@ def take(
     validators: Mapping[str, Validator],
     histories: Mapping[str, History],
     tuples: Mapping[str, pa.Table | pa.RecordBatch],
+    drops: Mapping[str, Drops] | None = None,
 ) -> dict[str, Taken]:
-    """Push tuples and revisions, by stream."""
+    """Push tuples and revisions, by stream; ``drops`` of streams whose attributes come and go."""
     taken = {}
     for stream, table in tuples.items():
         if stream in histories:
-            taken[stream] = histories[stream].push(validators[stream], table)
+            taken[stream] = histories[stream].push(validators[stream], table, (drops or {}).get(stream))
+        elif drops and stream in drops:
+            pushed = push_over(validators[stream], table, drops[stream])
+            taken[stream] = Taken(pushed.updates, None, pushed.counts, pushed.aside)
         else:
             pushed = validators[stream].push(table)
             taken[stream] = Taken(pushed.updates, None, pushed.counts, pushed.aside)
     return taken
+
+
+def dropped(
+    validators: Mapping[str, Validator],
+    histories: Mapping[str, History],
+    taken: Mapping[str, Taken],
+    drops: Mapping[str, Drops],
+    watermark: int | None,
+) -> dict[str, Taken]:
+    """What was taken, and models that end where accents drop an attribute."""
+    found = dict(taken)
+    for stream, one in drops.items():
+        if len(gone := ceased(validators[stream], one, watermark)):
+            if stream in histories:
+                histories[stream].fresh.append(gone)
+            before = found.get(stream, Taken(gone, None, Counts(), None))
+            found[stream] = before._replace(updates=settled(before.updates, gone, voids=True)[0])
+    return found
+
+
+def lapsed(
+    predictor: Predictor,
+    validators: Mapping[str, Validator],
+    histories: Mapping[str, History],
+    taken: Mapping[str, Taken],
+    watermark: int | None,
+) -> dict[str, Taken]:
+    """What was taken, and what no tuple has confirmed by the watermark taken back."""
+    found = dict(taken)
+    if watermark is None:
+        return found
+    for stream, validator in validators.items():
+        gone = validator.lapse(watermark, _forgotten(predictor, stream in histories, watermark))
+        if not len(gone):
+            continue
+        if stream in histories:
+            histories[stream].fresh.append(gone)
+        one = found.get(stream, Taken(gone, None, Counts(), None))
+        found[stream] = one._replace(updates=settled(one.updates, gone, voids=True)[0])
+    return found
+
+
+def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
+    """Since when a key that is over was not seen: it must have no segment left that could be solved again."""
+    oldest = watermark - predictor.standing.radius
+    return oldest - kept_behind(predictor) - 2 * GRACE if revised else oldest
 
 
 def updates_of(taken: Mapping[str, Taken]) -> dict[str, Relation]:
@@ -110,17 +168,15 @@ def forget(
     validators: Mapping[str, Validator],
     histories: Mapping[str, History],
     watermark: int,
+    drops: Mapping[str, Drops] | None = None,
 ) -> None:
-    """Free what nothing depends on any more, now that nothing before the watermark comes but revisions."""
-    oldest = watermark - predictor.standing.radius
-    # A key that is forgotten must have no segment left that could be solved again.
-    revisable = oldest - kept_behind(predictor) - 2 * GRACE
+    """Free what nothing depends on any more, now that nothing before the watermark comes but revisions; models of histories
+    end at ``drops`` of attributes, by stream."""
     for stream, validator in validators.items():
+        oldest = _forgotten(predictor, stream in histories, watermark)
         if stream in histories:
-            histories[stream].advance(validator, watermark, revisable)
-            validator.forget(revisable)
-        else:
-            validator.forget(oldest)
+            histories[stream].advance(validator, watermark, oldest, (drops or {}).get(stream))
+        validator.forget(oldest)
 
 
 # -- between stages -------------------------------------------------------------------------------------------

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from pulse.runtime import predictive_forms as forms
+from pulse.runtime.confirming import seen_table
 from pulse.runtime.prediction import Emission, Tally
 from pulse.runtime.predictive_accents import Follower
 from pulse.runtime.predictive_packing import pack_state
 from pulse.runtime.predictive_parcels import packed_table
+from pulse.runtime.predictor import Predictor
+from pulse.validation.validator import Validator
 
 TALLIED = tuple(one.name for one in fields(Tally))
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
@@ -17,7 +22,7 @@ ROWS = "place int, channel string, stream string, now long, payload binary, " + 
 """What stateful operators give: ``channel`` says what the payload is."""
 
 CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
-ACCENTS, ENDING = "accents", "ending"
+ACCENTS, ENDING, SEEN = "accents", "ending", "seen"
 
 
 def row(
@@ -47,7 +52,17 @@ def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, A
     return rows
 
 
+def seen(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[dict[str, Any]]:
+    """The newest tuples of the keys of a place, where alerts wait for them."""
+    if not predictor.alerting:
+        return []
+    return [
+        row(place, SEEN, stream=stream, payload=packed_table(seen_table(one)))
+        for stream, one in validators.items()
+    ]
+
+
 def ending(place: int, follower: Follower) -> list[dict[str, Any]]:
     """Where the job ends, if it does: the driver sees whether all of it has come there."""
     found = follower.ending()
-    return [] if found is None else [row(place, ENDING, payload=pack_state(tuple(found)))]
+    return [] if found is None else [row(place, ENDING, payload=pack_state(forms.ENDING, found))]

@@ -57,7 +57,9 @@ def beyond(results: Relation, bounds: Mapping[str | None, ErrorBound]) -> BoolAr
         for one in results.columns.modelled if name is None else (name,):
             allowed = absolute_bounds(results, one, bound)
             # What is relative may become anything next to zero: there no bound but 0 would do.
-            found |= (results.err[one] > allowed * (1.0 + _ROUNDING)) & (allowed > 0.0)
+            above = (results.err[one] > allowed * (1.0 + _ROUNDING)) & (allowed > 0.0)
+            # Where a key is unknown there is no bound at all, and none of the others' shares would make one.
+            found |= above & np.isfinite(results.err[one])
     return found
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pulse.operators.relation import Relation
+from pulse.runtime import predictive_forms as forms
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.prediction import Emission, Prediction, Tally
 from pulse.runtime.predictive_accents import Follower, Heard
@@ -22,7 +23,7 @@ from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_revisions import reach_back, solve, unpacked, updates_of
 from pulse.runtime.predictive_rows import ACCENTS, BOUNDS, UPDATES, emitted, row
 from pulse.runtime.predictive_sharing import beyond
-from pulse.runtime.predictive_state import Keeping, Rates
+from pulse.runtime.predictive_state import Keeping
 from pulse.runtime.predictor import Predictor
 from pulse.validation.allotment import Allotment
 from pulse.validation.history import Taken
@@ -40,7 +41,8 @@ def told_of_accents(
     before = Follower(predictor, *(state or ()))
     for one in rows:
         if one["channel"] == ACCENTS:
-            state = unpack_state(bytes(one["payload"]))
+            state = unpack_state(forms.ACCENTS, bytes(one["payload"]))
+            forms.check_accents(predictor, state)
     return Follower(predictor, *(state or ())), Heard({}, {}, {}, before=before.restating)
 
 
@@ -59,9 +61,9 @@ class Solver(Prediction):
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__(predictor)
-        self.rates: dict[Told, Rates] = {}
+        self.rates: dict[Told, forms.Rates] = {}
 
-    def take(self, told: Mapping[str, Taken], rates: Mapping[Told, Rates]) -> Emission:
+    def take(self, told: Mapping[str, Taken], rates: Mapping[Told, forms.Rates]) -> Emission:
         """What updates and revisions change."""
         assert self.state is not None
         self.rates.update(rates)
@@ -106,6 +108,8 @@ class Solver(Prediction):
 class Solving(Keeping):
     """The standing query of all keys, in one place; rows of other channels pass through."""
 
+    form = forms.SOLVING
+
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Solve what the validators' updates change."""
         told = [one for frame in rows for one in frame.to_dict("records")]
@@ -115,8 +119,7 @@ class Solving(Keeping):
             return kept, out
         solver, accents = Solver(self.predictor), None
         if kept is not None:
-            solver.state, solver.allotted, solver.now, solver.rates, *more = kept
-            accents = more[0] if more else None
+            solver.state, solver.allotted, solver.now, solver.rates, accents = kept
         follower, heard = told_of_accents(self.predictor, accents, told)
         assert solver.state is not None
         held = solver.state.results
@@ -126,19 +129,27 @@ class Solving(Keeping):
         solver.now = newest if solver.now is None else max(solver.now, newest)
         out += emitted(0, emission, solver.now)
         if emission.tally.updates and solver.allotted:
-            out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(solver.allotted)))
+            out.append(row(0, BOUNDS, now=solver.now, payload=pack_state(forms.BOUNDS, solver.allotted)))
         assert solver.state is not None
         watermark = follower.watermark(solver.now, self.lateness)
         oldest = watermark - reach_back(self.predictor)
         follower.settle(solver.now, watermark, {})
         solver.state = self.predictor.standing.advance(solver.state, oldest)
-        known = (solver.state, solver.allotted, solver.now, solver.rates)
-        return (*known, follower.state) if self.predictor.hears else known, out
+        return (solver.state, solver.allotted, solver.now, solver.rates, follower.kept), out
 
-    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Taken], dict[Told, Rates]]:
+    def of_data(self, data: Any) -> Any:
+        """Checked against the job."""
+        forms.check_standing(self.predictor, data[0])
+        forms.check_allotted(self.predictor, data[1])
+        forms.check_rates(self.predictor, data[3])
+        forms.check_accents(self.predictor, data[4])
+        return data
+
+    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Taken], dict[Told, forms.Rates]]:
         """What was taken by stream, that of a bucket after the other, and what the buckets say of their keys."""
         parts = sorted(
-            ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in rows), key=lambda one: one[:2]
+            ((one["stream"], *unpack_state(forms.UPDATES, bytes(one["payload"]))) for one in rows),
+            key=lambda one: one[:2],
         )
         taken: dict[str, Taken] = {}
         for stream in dict.fromkeys(one[0] for one in parts):

@@ -12,6 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from pulse.core.encoding import refused
+from pulse.runtime import predictive_forms as forms
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.prediction import Emission, Tally
 from pulse.runtime.predictive_packing import pack_state, unpack_state
@@ -35,6 +37,8 @@ def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> S
 class Scattering(Validating):
     """The validators of a bucket: each update goes to the places of the cells that its key touches, or did before it."""
 
+    form = forms.SCATTERING
+
     def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
         super().__init__(predictor, lateness, None)
         self.spread = spread
@@ -49,7 +53,7 @@ class Scattering(Validating):
                 self.spread, stream, one.updates, one.revised
             ).items():
                 said = place, Parcel(0, place, relation).pack(), told
-                out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(said)))
+                out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(forms.MOVES, said)))
         if now is not None:
             whereabouts.forget(self.spread, self.watermark(now) - reach_back(self.predictor))
         # Counted here: an update may go to several places.
@@ -66,9 +70,23 @@ class Scattering(Validating):
         """With the validators."""
         return {} if kept is None else super().histories(kept[0])
 
+    def to_data(self, kept: Any) -> Any:
+        """The validators' and where their keys are."""
+        return super().to_data(kept[0]), kept[1]
+
+    def of_data(self, data: Any) -> Any:
+        """The same back."""
+        columns = self.predictor.standing.columns
+        for stream, one in data[1].held.items():
+            if stream not in columns or one.columns != columns[stream]:
+                raise refused(f"whereabouts.{stream}", f"segments of {', '.join(columns)}", "of others")
+        return super().of_data(data[0]), data[1]
+
 
 class Pairing(Keeping):
     """The pairs whose home is in a place; rows of other channels pass through."""
+
+    form = forms.PAIRING
 
     def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
         super().__init__(predictor, lateness)
@@ -81,11 +99,12 @@ class Pairing(Keeping):
         mine = [one for one in told if one["channel"] == UPDATES]
         if len(out) == len(told):
             return kept, out
-        state, ranges, now, *more = kept or (self.predictor.standing.start(), {}, None)
-        follower, heard = told_of_accents(self.predictor, more[0] if more else None, told)
+        state, ranges, now, accents = kept or (self.predictor.standing.start(), {}, None, None)
+        follower, heard = told_of_accents(self.predictor, accents, told)
         solver = PlaceSolver(self.spread, place, state, ranges)
         parts = sorted(
-            ((one["stream"], *unpack_state(bytes(one["payload"]))) for one in mine), key=lambda one: one[:2]
+            ((one["stream"], *unpack_state(forms.MOVES, bytes(one["payload"]))) for one in mine),
+            key=lambda one: one[:2],
         )
         columns = self.predictor.standing.columns
         solved = solver.take(
@@ -100,5 +119,10 @@ class Pairing(Keeping):
         watermark = follower.watermark(now, self.lateness)
         solver.advance(watermark - reach_back(self.predictor))
         follower.settle(now, watermark, {})
-        known = (solver.state, solver.ranges, now)
-        return (*known, follower.state) if self.predictor.hears else known, out
+        return (solver.state, solver.ranges, now, follower.kept), out
+
+    def of_data(self, data: Any) -> Any:
+        """Checked against the job."""
+        forms.check_standing(self.predictor, data[0])
+        forms.check_accents(self.predictor, data[3])
+        return data

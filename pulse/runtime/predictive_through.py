@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulse.operators.alter import Alter, Cease
-from pulse.plan.accent_operators import Operators
+from pulse.plan.accent_operators import Known, Operators
 from pulse.plan.accent_routes import route
 from pulse.plan.derived import described
 from pulse.plan.fates import ended
@@ -58,10 +58,10 @@ class Through:
     inputs: dict[tuple[str, str], Turns] = field(default_factory=dict)  # settled alter data, by its route
     closed: dict[str, Description] = field(default_factory=dict)  # settled punctuation, likewise
     tail: list[tuple[str, Control]] = field(default_factory=list)
-    before: tuple[object, ...] | None = (
+    before: tuple[Known, ...] | None = (
         None  # what the operators know before the tail; None: there are none yet
     )
-    after: tuple[object, ...] | None = None
+    after: tuple[Known, ...] | None = None
     ending: Ending | None = None
 
     def add(self, predictor: Predictor, new: Iterable[tuple[str, Control]]) -> None:
@@ -155,7 +155,7 @@ class Through:
 
     # -- through the operators ------------------------------------------------------------------------------
 
-    def _operators(self, predictor: Predictor, state: tuple[object, ...] | None) -> Operators:
+    def _operators(self, predictor: Predictor, state: tuple[Known, ...] | None) -> Operators:
         domains = {name: one.domain for name, one in predictor.hears.items()}
         plan = predictor.standing.query.plan
         # Whatever came before, the next description may speak of what was altered.
@@ -163,7 +163,7 @@ class Through:
             plan, domains=domains, mode=predictor.mode, state=state, careful=frozenset(predictor.hears)
         )
 
-    def _set_up(self, predictor: Predictor) -> tuple[object, ...]:
+    def _set_up(self, predictor: Predictor) -> tuple[Known, ...]:
         """What the operators know once all that is settled went through; what comes out is known already."""
         operators = self._operators(predictor, None)
         for (stream, name), turns in self.inputs.items():
@@ -185,9 +185,9 @@ class Through:
     def _push(
         self,
         predictor: Predictor,
-        state: tuple[object, ...] | None,
+        state: tuple[Known, ...] | None,
         controls: Iterable[tuple[str, Control]],
-    ) -> tuple[object, ...]:
+    ) -> tuple[Known, ...]:
         operators = self._operators(predictor, state)
         out: tuple[Control, ...] = ()
         for stream, one in controls:

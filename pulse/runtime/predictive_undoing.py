@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,11 @@ class TupleUndoing:
     def of(cls, undo: Mapping[str, Turns], gone: Mapping[str, Turns], by: str) -> TupleUndoing:
         """Alterations by the time of that name, or by the places of rows (:data:`ROW`)."""
         return cls({name: one.inverse() for name, one in steps_of(undo, by).items()}, steps_of(gone, by))
+
+    @cached_property
+    def shifts(self) -> dict[str, float]:
+        """The largest shift by which each attribute is undone, which the rounding of tuples counts from."""
+        return {name: steps.largest_shift for name, steps in self.altered.items()}
 
     @property
     def is_empty(self) -> bool:

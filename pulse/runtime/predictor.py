@@ -46,6 +46,7 @@ class Predictor:
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
     hears: Mapping[str, Hears] = field(default_factory=dict)  # how accents come, of streams that have any
+    alerting: bool = False  # whether it is to be told which tuples confirm what was predicted
     mode: Mode = "accumulate"  # whether operators may hold accents, or the job ends where they would
 
     @classmethod

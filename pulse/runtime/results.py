@@ -20,9 +20,15 @@ import pyarrow.parquet as pq
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.changelog import apply_changes
+from pulse.store.own_files import check_own
 
 FINGERPRINT = "_pulse_job.json"
 """The file by which a checkpoint is known."""
+RESULTS, SET_ASIDE = "_pulse_results.json", "_pulse_aside.json"
+"""The files that say of which job a folder of results, or of rows set aside, is."""
+
+COLUMNS = "_columns.parquet"
+"""The file that says what the rows of a sink are made of, of a sink that was given none at first."""
 
 _BATCH = re.compile(r"batch=(\d+)")
 _ROWS = 1 << 16
@@ -40,14 +46,31 @@ def change_batches(folder: str | Path, *, newest_first: bool = False) -> Iterato
 
 
 def read_changes(path: str | Path) -> pa.Table:
-    """All rows that a Parquet sink was given, in order; a table without columns before the first."""
+    """All rows that a Parquet sink was given, in order; before the first batch, a table without columns."""
     parts = list(change_batches(path))
-    return pa.concat_tables(parts) if parts else pa.table({})
+    return pa.concat_tables(parts) if parts else _no_changes(path)
+
+
+def keep_columns(folder: str | Path, changes: pa.Table) -> None:
+    """Note what a sink's rows are made of, before it is given any: so that none can be read with their columns."""
+    file = Path(folder) / COLUMNS
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{COLUMNS}")
+        pq.write_table(changes.slice(0, 0), draft)
+        draft.replace(file)
+
+
+def _no_changes(folder: str | Path) -> pa.Table:
+    """No rows, with their columns where these are known."""
+    file = Path(folder) / COLUMNS
+    return pq.read_table(file) if file.exists() else pa.table({})
 
 
 def read_holds(path: str | Path) -> pa.Table:
     """What holds after all rows that a Parquet sink was given: segments by key and begin."""
-    return holding(change_batches(path))
+    found = holding(change_batches(path))
+    return found if found.column_names else apply_changes(_no_changes(path))
 
 
 def holding(parts: Iterable[pa.Table]) -> pa.Table:
@@ -133,16 +156,18 @@ def _what_it_is(path: Path) -> str:
         return "rows that were set aside; pulse aside shows them"
     if any(path.glob("batch=*.jsonl")):
         return "alerts, which are lines of JSON as they are; results are kept by a sink of kind 'parquet'"
-    if any(path.glob("batch=*")):
-        return "folders without a file: the job has said nothing yet"
+    if any(path.glob("batch=*")) or (path / RESULTS).exists():
+        return "none: the job has said nothing yet"
     return "an empty folder" if not any(path.iterdir()) else "something else"
 
 
 def batch_files(folder: str | Path, *, newest_first: bool = False) -> Iterator[tuple[int, Path]]:
     """Numbers and files of batches in order."""
+    check_own(folder, ours=lambda name: name.startswith("batch="), what="job")
     there = (one for one in Path(folder).glob("batch=*") if _BATCH.fullmatch(one.name) and one.is_dir())
     found = [(int(one.name.removeprefix("batch=")), one) for one in there]
     for number, one in sorted(found, reverse=newest_first):
+        check_own(one, what="job")
         for file in sorted(one.glob("[!.]*.parquet")):
             yield number, file
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,9 @@ from pulse.runtime.revise_ends import FILES
 from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
-from pulse.store.model import ASIDE, Model
-from pulse.store.revision import RevisionWriter, begin_revision
+from pulse.store.manifest import ASIDE
+from pulse.store.model import Model
+from pulse.store.revision import RevisionWriter, begin_revision, rehearse_revision
 from pulse.store.tuple_units import TupleUnits
 from pulse.store.units import Unit, units
 from pulse.stream.revisions import REASON, Revisions, with_reason
@@ -102,7 +103,8 @@ def revise(
         )
     units_of = TupleUnits(model.schema, model.accents)
     units_of.check(str(model.path))
-    with begin_revision(model) as writer, _drafts(model.path, writer.version) as draft:
+    begun = rehearse_revision(model) if dry else begin_revision(model)
+    with begun as writer, nullcontext(_held) if dry else _drafts(model.path, writer.version) as draft:
         once = isinstance(revisions, Reports)
         revisions, undone, refused = _undone(revisions, units_of)
         job = ReviseJob(
@@ -200,7 +202,12 @@ def spec_of(model: Model) -> FitSpec:
     )
 
 
-Draft = Callable[[int, pa.Table], str]
+Draft = Callable[[int, pa.Table], str | pa.Table]
+
+
+def _held(number: int, table: pa.Table) -> pa.Table:
+    """A task's revisions themselves, for a run that writes nothing."""
+    return table
 
 
 @contextmanager

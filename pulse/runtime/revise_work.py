@@ -24,6 +24,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.core.time import LIMIT
+from pulse.operators.drops import Drops
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit import Refitted, refit
 from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
@@ -49,11 +50,12 @@ IN_MEMORY = 20_000_000
 
 @dataclass(frozen=True)
 class Task:
-    """``units`` that share no key with those of another task, and the file in the model's folder that holds their revisions."""
+    """``units`` that share no key with those of another task, and the file in the model's folder that holds their revisions; of
+    a dry run, which writes none, the revisions themselves."""
 
     number: int
     units: tuple[Unit, ...]
-    draft: str
+    draft: str | pa.Table
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def revise_units(job: ReviseJob, number: int) -> Done:
     """Apply a task's revisions."""
     task = job.tasks[number]
     model = job.target.stored.open()
-    table = read_parquet(Path(model.path) / task.draft)
+    table = read_parquet(Path(model.path) / task.draft) if isinstance(task.draft, str) else task.draft
     state = _State(job, model, task, Revisions(model.schema, table.combine_chunks()))
     state.run()
     return state.done()
@@ -114,6 +116,7 @@ class _State:
     def __init__(self, job: ReviseJob, model: Model, task: Task, given: Revisions) -> None:
         self.job, self.model, self.task, self.given = job, model, task, given
         self.units = TupleUnits(model.schema, model.accents)
+        self.drops = Drops.of(model.accents, model.schema)
         self.revisions = revisions = Revisions(model.schema, self.units.sifted(given.table)[0])
         self.spec = job.spec
         self.recorded = self.history = TupleHistory(model)
@@ -173,6 +176,7 @@ class _State:
             some,
             ends=self.ends,
             told=self.units.recorded if self.units.restates else None,
+            drops=self.drops,
         )
         again = repeated(tuples.given, some) & refitted.applied
         if again.any() and self.job.once:

@@ -16,6 +16,7 @@ from pulse.plan.query import Query
 from pulse.runtime import local
 from pulse.runtime.accents import AS_STORED, Evolution
 from pulse.runtime.local import Progress
+from pulse.runtime.notes import notes_of
 from pulse.runtime.revised_job import RevisedJob, prepare_revised
 from pulse.runtime.revised_modes import added, as_window, changes, undone_results, window_of
 from pulse.runtime.revising import MODES, Proliferation
@@ -76,6 +77,11 @@ class RevisedAnswer(RowsOut):
     def report(self) -> Proliferation | None:
         """How the revisions spread when they were last asked for, in this process with a ``mode``."""
         return added(self._reports)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the answer cannot know: as of a time, when tuples arrived."""
+        return notes_of(self.query, self._paths)
 
     def tuples(self) -> DataFrame | pa.Table:
         """Revisions of sampled tuples, window by window, at the query's rate."""

@@ -32,7 +32,7 @@ from pulse.plan.fragments import fragments
 from pulse.plan.nodes import Node, PlanError, Scan, scans, transform
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.plan.radius import reach
+from pulse.plan.radius import NONE, Reach, reach
 from pulse.plan.versions import checked
 from pulse.runtime.accents import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.around import Spans, read_around, spans_of
@@ -84,8 +84,8 @@ class RevisedJob:
         return len(cut) == 1 and cut[0].stream is not None
 
     @cached_property
-    def reach(self) -> int:
-        """How far, in microseconds, results can depend on what lies before or after them."""
+    def reach(self) -> Reach:
+        """How far before and after a change of their inputs results can change."""
         return _reach(self.plan)
 
     @property
@@ -104,9 +104,8 @@ class RevisedJob:
     @cached_property
     def results(self) -> Spans:
         """The times of results that may differ."""
-        return spans_of(
-            [one.widened(self.reach + GRACE, self.reach + GRACE) for one in self.regions.values()]
-        )
+        before, after = self.reach
+        return spans_of([one.widened(before + GRACE, after + GRACE) for one in self.regions.values()])
 
     @cached_property
     def inputs(self) -> Spans:
@@ -115,7 +114,7 @@ class RevisedJob:
 
     def _around(self, regions: Regions) -> Regions:
         """What is read for regions. Where segments are undone as they are read, all before: bounds of integrals carry on."""
-        far = 2 * (self.reach + GRACE)
+        far = 2 * (max(self.reach) + GRACE)
         undone = any(one.alters for side in self.accents for one in side.undoing.values())
         return regions.widened(LATEST if undone else far, far)
 
@@ -174,8 +173,11 @@ def prepare_revised(
     """
     rate = query.rate if tuples else None
     if tuples and rate is None:
+        points = query.plan.columns.points
         raise RateError(
-            "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+            "query: revisions of points are told as segments, each of one instant; ask for those (--segments)"
+            if points
+            else "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
         )
     own = {scan.stream for scan in scans(query.plan) if scan.at is None}
     old, new = _ends(own, paths, since, version, as_of)
@@ -286,9 +288,11 @@ def _before(regions: Regions, end: int) -> Regions:
     return replace(some, end=np.minimum(some.end, end))
 
 
-def _reach(node: Node) -> int:
-    own = reach(node)
-    return max(own) + max((_reach(one) for one in node.inputs), default=0)
+def _reach(node: Node) -> Reach:
+    below = NONE
+    for one in node.inputs:
+        below = below.over(_reach(one))
+    return below.plus(reach(node))
 
 
 def _end_of_key(regions: Regions, at: int) -> int:

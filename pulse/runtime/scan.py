@@ -255,7 +255,7 @@ def _by_own_names(keys: Expression) -> Expression:
     return transform(keys, lambda e: Column(_own(e)) if isinstance(e, Column) else e)
 
 
-def _of_keys(relation: Relation, keys: Expression) -> Relation:
+def of_keys(relation: Relation, keys: Expression) -> Relation:
     """The groups for which the predicate holds."""
     columns = dict(zip(relation.columns.key_names, relation.keys, strict=True))
     number = pa.array(np.arange(relation.groups))
@@ -270,7 +270,7 @@ def as_scanned(relation: Relation, scan: Scan) -> Relation:
     A relation is read for all scans of a fragment, so it may hold keys that another one wants.
     """
     if scan.keys != TRUE:
-        relation = _of_keys(relation, scan.keys)
+        relation = of_keys(relation, scan.keys)
     if scan.start is not None or scan.end is not None:
         ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
         keep, lo, hi = narrow(ranges, scan.start, scan.end)

@@ -28,12 +28,20 @@ _WITHIN = re.compile(
     r"""(?i)(?:passw(?:or)?d|secret|token|credential)\w*\s*=\s*(?!\s*["']?\$\{[A-Za-z_])["']?[^\s"';]"""
 )
 
+_JAVA_OPTIONS = re.compile(r"JavaOptions$")
+
 REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[._]?key|private[._]?key"
 REDACTION = {
     "spark.redaction.regex": REDACTED,
     "spark.sql.redaction.options.regex": f"{REDACTED}|url",
 }
 """Spark's settings for what its own plans and pages must not show; its defaults know nothing of JAAS."""
+
+
+class Secret(str):
+    """A value that holds a secret of the environment's: whoever gets it sees to it that nobody else reads it."""
+
+    __slots__ = ()
 
 
 class SecretError(PulseError, ValueError):
@@ -55,6 +63,11 @@ def check_secrets(options: Mapping[str, str], where: str) -> None:
             raise SecretError(
                 f"{where}: '{name}' needs {missing[0]}, which the environment does not have; export {missing[0]}=… first"
             )
+        if named and _JAVA_OPTIONS.search(name):
+            raise SecretError(
+                f"{where}: '{name}' would put a secret on the command line of a JVM, where every user of the machine reads it; "
+                "expected it in a file that the option names, such as -Djavax.net.ssl.trustStore=FILE"
+            )
         alone = looks_secret(name) and not named and value.strip()
         if alone or _WITHIN.search(value):
             raise SecretError(
@@ -73,8 +86,12 @@ def looks_secret(name: str) -> bool:
 
 
 def resolved(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with what the environment has in place of names, for whoever uses them, and not to be kept."""
-    return {name: _REFERENCE.sub(_of_environment, value) for name, value in options.items()}
+    """The options with what the environment has in place of names, as a :class:`Secret`, for whoever uses them, and not to be
+    kept."""
+    return {
+        name: Secret(_REFERENCE.sub(_of_environment, value)) if _REFERENCE.search(value) else value
+        for name, value in options.items()
+    }
 
 
 def _of_environment(match: re.Match[str]) -> str:

@@ -9,6 +9,8 @@ replaces what it has of that batch gives every result exactly once. Files do; co
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,13 +19,18 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pulse.core.encoding import refused
 from pulse.core.time import format_instant
-from pulse.runtime.alerts import Alert, Alerts
+from pulse.runtime.alerts import Alert, Alerts, Seen
+from pulse.runtime.predictive_forms import ALERTS
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_kept import keep, kept_before, replace_file
 from pulse.runtime.predictive_packing import pack_state
+from pulse.runtime.results import keep_columns
 from pulse.runtime.results import read_changes as read_changes  # what a Parquet sink was given
 from pulse.runtime.secrets import concealing, resolved
+from pulse.store.errors import LinkedFileError
+from pulse.store.own_files import create
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,12 +44,16 @@ Batch = Callable[[int, pa.Table], None]
 class Sink(Protocol):
     """Takes the rows of a batch; ``now`` is the newest event time, None before any."""
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
-        """Put the batch's rows in place of what is there of that batch."""
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
+        """Put the batch's rows in place of what is there of that batch; ``seen``: the tuples that confirm results."""
 
 
 def sink_of(
-    job: Job, keys: tuple[str, ...], *, spark: SparkSession | None = None, out: IO[str] | None = None
+    job: Job,
+    keys: tuple[str, ...],
+    *,
+    spark: SparkSession | None = None,
+    out: IO[str] | None = None,
 ) -> Sink:
     """The job's sink; ``keys`` are the key columns of its results."""
     kind, path = job.sink.kind, job.sink.path
@@ -77,7 +88,7 @@ def numbered(parts: Iterable[tuple[pa.Table, int]], schema: pa.Schema, batch: in
 class Silent:
     """Keeps nothing: for jobs whose results are taken by a function."""
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Nothing."""
 
 
@@ -87,18 +98,25 @@ class ParquetSink:
     def __init__(self, path: str | Path, name: str = "changes") -> None:
         self.path, self.name = Path(path), name
 
-    def write(self, batch: int, changes: pa.Table, now: int | None = None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None = None, seen: Seen | None = None) -> None:
         """Write the batch's file beside its place, then put it there."""
         folder = self.path / f"batch={batch}"
         file = folder / f"{self.name}.parquet"
+        if folder.is_symlink():
+            raise LinkedFileError(
+                f"{folder}: expected a folder for the batch's rows, got a symbolic link to {folder.readlink()}, which is not "
+                "followed; remove it"
+            )
         if not changes.num_rows:
             file.unlink(missing_ok=True)
+            keep_columns(self.path, changes)
             return
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".{self.name}.parquet"
         # The folder's name is the batch; a column of that name would be there twice.
         kept = changes.drop_columns(["batch"]) if "batch" in changes.column_names else changes
-        pq.write_table(kept, draft)
+        with os.fdopen(create(draft), "wb") as opened:
+            pq.write_table(kept, opened)
         draft.replace(file)
 
 
@@ -108,7 +126,7 @@ class ConsoleSink:
     def __init__(self, out: IO[str] | None = None) -> None:
         self.out = out
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Print the rows."""
         for row in changes.drop_columns(list(BESIDE)).to_pylist():
             begin, kind = row.pop("ref"), row.pop("kind")
@@ -128,14 +146,14 @@ class KafkaSink:
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self.spark, self.options = spark, dict(options)
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Send the rows."""
         from pulse.runtime.source_files import SourceError
         from pulse.runtime.sources import KAFKA
 
         if not changes.num_rows:
             return
-        rows = [(json.dumps(row, default=str),) for row in changes.to_pylist()]
+        rows = [(as_json(row),) for row in changes.to_pylist()]
         frame = self.spark.createDataFrame(rows, "value string")
         try:
             with concealing(self.options):
@@ -149,6 +167,12 @@ class KafkaSink:
             ) from e
 
 
+def as_json(row: Mapping[str, Any]) -> str:
+    """A row of a changelog as JSON, which has no infinite numbers: an error that nothing bounds is null."""
+    plain = {name: None if isinstance(one, float) and math.isinf(one) else one for name, one in row.items()}
+    return json.dumps(plain, default=str)
+
+
 class AlertSink:
     """What the results mean to somebody who waits: lines of text, and with a path a file of JSON lines per batch.
 
@@ -156,20 +180,24 @@ class AlertSink:
     """
 
     def __init__(
-        self, keys: tuple[str, ...], path: str | None, state: str | None, out: IO[str] | None = None
+        self,
+        keys: tuple[str, ...],
+        path: str | None,
+        state: str | None,
+        out: IO[str] | None = None,
     ) -> None:
         self.keys, self.out = keys, out
         self.path = None if path is None else Path(path)
         self.state = None if state is None else Path(state)
         self.alerts = Alerts(keys)
 
-    def write(self, batch: int, changes: pa.Table, now: int | None) -> None:
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
         """Say what the batch's changes mean."""
         if self.state is not None:
             self.alerts = self._before(batch)
-        said = [] if now is None else self.alerts.take(changes, now)
+        said = [] if now is None else self.alerts.take(changes, now, seen)
         if self.state is not None:
-            keep(self.state, batch, pack_state(self.alerts))
+            keep(self.state, batch, pack_state(ALERTS, self.alerts))
         if self.path is not None:
             self._put(self.path / f"batch={batch}.jsonl", said)
         for one in said if self.path is None else ():
@@ -185,9 +213,14 @@ class AlertSink:
 
     def _before(self, batch: int) -> Alerts:
         assert self.state is not None
-        found = kept_before(self.state, batch)
+        found = kept_before(ALERTS, self.state, batch)
         alerts = Alerts(self.keys) if found is None else found[1]
         assert isinstance(alerts, Alerts)
+        keys = {len(key) for key, _ in (*alerts.held, *alerts.known)}
+        if alerts.names != self.keys or not keys <= {len(self.keys)}:
+            raise refused(
+                f"the alerts in {self.state}", f"keys {', '.join(self.keys)}", ", ".join(alerts.names)
+            )
         return alerts
 
 
@@ -197,7 +230,8 @@ def line_of(alert: Alert, names: tuple[str, ...]) -> str:
     when = f"{format_instant(alert.begin)} to {format_instant(alert.end)}"
     more = f", in {alert.until:.3g} s" if alert.until is not None else ""
     more += f", known {alert.lead:.3g} s ahead" if alert.lead is not None else ""
-    return f"{alert.what}: {who} {when}{more}"
+    sure = "" if alert.certain_from is None else f", certain from {format_instant(alert.certain_from)}"
+    return f"{alert.what}: {who} {when}, {alert.certainty}{sure}{more}"
 
 
 def _short(value: Any) -> str:

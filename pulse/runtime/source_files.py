@@ -42,7 +42,7 @@ def _matching(pattern: Path) -> Iterator[Path]:
 
 
 def read_file(stream: StreamJob, file: Path) -> pa.Table:
-    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as it is on Spark."""
+    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as on Spark."""
     listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
     with readable(file, stream):
         if stream.format == "parquet":

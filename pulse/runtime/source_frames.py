@@ -15,8 +15,10 @@ from pulse.runtime.job_spec import StreamJob
 from pulse.runtime.secrets import concealing, resolved
 from pulse.runtime.source_columns import columns_of, kind_columns, others_of, with_absent
 from pulse.runtime.source_files import SourceError, files_of
+from pulse.runtime.source_lines import is_plain, line_frame
 from pulse.runtime.sources import KAFKA
 from pulse.runtime.text_tuples import Dialect, csv_header
+from pulse.validation.aside import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +49,9 @@ def frame_of(
         if name not in frame.columns:
             frame = frame.withColumn(name, F.lit(None).cast("double"))  # an accent is to add it
     order = {"_modified": F.lit(0).cast("long"), "_origin": F.lit(""), "_block": F.lit(-1).cast("long")}
-    if given is None and stream.source == "files":
+    if ROW in frame.columns:
+        order = {name: F.col(name) for name in ORDER[1:]}
+    elif given is None and stream.source == "files":
         order = {
             "_modified": F.unix_micros("_metadata.file_modification_time"),
             "_origin": F.col("_metadata.file_path"),
@@ -60,7 +64,7 @@ def frame_of(
     place = F.pmod(F.hash(*keys), F.lit(buckets)).cast("int") if keys else F.lit(0)
     others = others_of(stream, arrow_schema_of(given) if given is not None else columns_of(stream), schema)
     names = (*needed_columns(schema), *kind_columns(stream), *(name for name, _ in others))
-    needed = [F.col(f"`{name}`") for name in names]
+    needed = [F.col(f"`{name}`") for name in (*names, *({ROW} & {*frame.columns}))]
     return frame.select(*needed, place.alias("_place"), *(value.alias(name) for name, value in order.items()))
 
 
@@ -87,13 +91,16 @@ def _file_frame(spark: SparkSession, stream: StreamJob, schema: StreamSchema) ->
     if stream.accent_column is not None:
         types[stream.accent_column] = pa.string()  # the first file may have none
     plain = pa.schema([(name, canonical_type(type_, what=name)) for name, type_ in types.items()])
+    assert stream.path is not None
+    options = resolved(stream.options)
+    if stream.format in ("csv", "json") and is_plain(stream.format, options):
+        return line_frame(spark, stream.path, options, plain, stream.format)
     reader = spark.readStream.format(stream.format).schema(spark_struct(plain))
     if stream.format == "csv":
         # Spark goes by place; it is to say so where a file's header has other names there.
         reader = reader.option("header", "true").option("enforceSchema", "false")
-    assert stream.path is not None
     # Like the in-process engine, which reads folders in folders.
-    reader = reader.option("recursiveFileLookup", "true").options(**resolved(stream.options))
+    reader = reader.option("recursiveFileLookup", "true").options(**options)
     return reader.load(stream.path)
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.schema import StreamSchema
-from pulse.core.time import LIMIT
 from pulse.operators.predict import PredictSpec
 from pulse.operators.tuples import check_columns, needed_columns
 from pulse.plan.nodes import scans
@@ -35,12 +34,12 @@ from pulse.runtime.source_columns import (
 )
 from pulse.runtime.source_files import SourceError as SourceError  # what cannot be read
 from pulse.runtime.source_files import read_file, unseen
+from pulse.runtime.source_times import newest_time
 from pulse.stream.policy import Policy
 from pulse.stream.state import Mode
 from pulse.validation.aside import whence
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, dealt: bool = False) -> Predictor:
@@ -60,11 +59,21 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
             )
     if any(scan.at is not None for scan in scans(query.plan)):
         raise JobError(f"{job.where}: AS OF is for stored models; a running stream is as it is known now")
+    if query.every is not None:
+        raise JobError(
+            f"{job.where}: query: SAMPLE EVERY is for stored models; a job's results are segments, which hold at every instant "
+            "of theirs; leave the clause out, and sample what holds where tuples are needed"
+        )
     specs = {}
     for name, one in job.streams.items():
         try:
             specs[name] = PredictSpec.of(
-                schemas[name], horizon=one.horizon, error=one.error, policy=one.predict, memory=one.memory
+                schemas[name],
+                horizon=one.horizon,
+                error=one.error,
+                policy=one.predict,
+                memory=one.memory,
+                max_gap=one.max_gap,
             )
         except PulseError as e:
             raise JobError(f"{job.where}, [streams.{name}]: {e}") from None
@@ -96,6 +105,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
                 fixed=_fixed(made, one, job.buckets if dealt else 1),
             )
     mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
+    made = replace(made, alerting=job.sink.kind == "alert")
     return replace(made, hears=hears, mode=mode) if hears else made
 
 
@@ -124,18 +134,8 @@ def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | N
     Times that are out of range do not count: their tuples are set aside, and must not move the watermark.
     """
     for stream, table in tables.items():
-        times = table.column(predictor.specs[stream].schema.time).drop_null()
-        if pa.types.is_date(times.type):
-            times = times.cast(pa.timestamp("s" if pa.types.is_date32(times.type) else "ms"))
-        whole = times.cast(pa.int64()).to_numpy()
-        per = _PER_SECOND[times.type.unit]
-        whole = (
-            whole[(whole <= LIMIT // 1_000_000 * per) & (whole >= -(LIMIT // 1_000_000) * per)]
-            if per <= 10**6
-            else whole
-        )
-        if len(whole):
-            at = int(whole.max()) * 1_000_000 // per
+        at = newest_time(table.column(predictor.specs[stream].schema.time))
+        if at is not None:
             before = at if before is None else max(before, at)
     return before
 

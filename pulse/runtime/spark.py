@@ -24,6 +24,7 @@ from pulse.core.errors import JavaNotFoundError
 from pulse.runtime import shipping
 from pulse.runtime.java import find_java
 from pulse.runtime.secrets import looks_secret
+from pulse.runtime.spark_secrets import handed_over, secret_settings
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +80,12 @@ def session(
         conf = {**(shipping.archive_settings(archive) if archive else {}), **conf}
         _choose_interpreters(str(conf.get("spark.pyspark.python") or ""))
     builder = SparkSession.builder.master(master).appName(app_name)
+    hidden = secret_settings(conf)
     for key, value in {**settings(local=local), **conf}.items():
-        builder = builder.config(key, value)
+        if key not in hidden:
+            builder = builder.config(key, value)
     try:
-        with _starting(), nullcontext() if local else shipping.importable():
+        with _starting(), handed_over(hidden), nullcontext() if local else shipping.importable():
             started = builder.getOrCreate()
     except PySparkRuntimeError as e:
         if e.getCondition() != "JAVA_GATEWAY_EXITED":

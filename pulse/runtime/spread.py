@@ -88,7 +88,7 @@ class Spread:
         """What boxes are grown by, half on either side."""
         assert self.join.near is not None
         assert isinstance(self.join.near.reach, Constant)
-        return max(float(self.join.near.reach.value), 0.0)
+        return max(float(self.join.near.reach.value), 0.0) * self.join.near.stretch
 
     def sides(self) -> Iterator[tuple[Node, Scan, tuple[str, str]]]:
         """Of either side of the join its plan, its scan and the columns of its position."""
@@ -205,7 +205,9 @@ class PlaceSolver:
         since: dict[str, dict[Key, int]] = {}
         for stream, relation, told in news:
             floor = self.state.watermark  # what is no longer held stays as it was said
-            since.setdefault(stream, {}).update({one.key: max(one.since, floor) for one in told})
+            mine = since.setdefault(stream, {})
+            for one in told:  # of a key that is revised and then ended there are two
+                mine[one.key] = min(max(one.since, floor), mine.get(one.key, FAR))
             ranges = self.ranges.setdefault(stream, {})
             gone = {one.key for one in told if one.range is None or one.enters}
             for one in told:

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.core.certainty import LIKELY
+from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
-from pulse.operators.at_rest import begins, ends, in_other, listed, settled
+from pulse.operators.at_rest import begins, ends, in_other, is_over, listed, settled
 from pulse.operators.difference import Changes, change_schema, difference
 from pulse.operators.grid import within, within_each
 from pulse.operators.relation import Relation
@@ -30,6 +30,8 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
+from pulse.runtime.unknown import Ends, bounded_only, ends_known, ends_of, without_bound
+from pulse.runtime.unknown import followed as followed
 from pulse.validation.matching import positions
 from pulse.validation.replay import Revised, replaced
 
@@ -111,7 +113,7 @@ class Standing:
         streams = dict(state.streams)
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
-            streams[stream], changed[stream] = settled(streams[stream], one)
+            streams[stream], changed[stream] = settled(streams[stream], one, voids=True)
         results, solved = self._updated(state, state.results, streams, changed, some)
         return replace(state, streams=streams, results=results), solved
 
@@ -125,12 +127,17 @@ class Standing:
     ) -> tuple[Relation, Solved]:
         """The results after updates, each key's from its own first one on; nothing is said of what is no longer held."""
         starts = {stream: _starts(one) for stream, one in updates.items()}
+        if not self.treats_keys_apart:  # since when keys were unknown that are known again
+            for stream, (keys, at) in starts.items():
+                before = ends_known(state.streams[stream])
+                starts[stream] = keys, np.minimum(at, _known(keys, before, FAR, len(at)))
         if not (self.treats_keys_apart and state.lagging):
             starts = {
                 stream: (keys, np.maximum(at, state.watermark)) for stream, (keys, at) in starts.items()
             }
         since = min(int(at.min()) for _, at in starts.values())
-        return self._solved(results, streams, changed, (since, FAR), starts=starts)
+        named = {stream: one.without_empty_groups().keys for stream, one in updates.items()}
+        return self._solved(results, streams, changed, (since, FAR), named, starts)
 
     def revise(
         self, state: StandingState, revised: Mapping[str, Revised], updates: Mapping[str, Relation]
@@ -141,11 +148,11 @@ class Standing:
         """
         streams, keys, changed = dict(state.streams), {}, {}
         for stream, one in revised.items():
-            streams[stream] = replaced(streams[stream], one.keys, one.start, one.segments)
+            streams[stream] = replaced(streams[stream], one.keys, one.start, one.segments, voids=True)
             keys[stream] = one.keys
         some = {stream: one for stream, one in updates.items() if len(one)}
         for stream, new in some.items():
-            streams[stream], changed[stream] = settled(streams[stream], new)
+            streams[stream], changed[stream] = settled(streams[stream], new, voids=True)
         since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
         last = max(int(one.until.max()) for one in revised.values())
         until = min(last, FAR - self.radius - GRACE) + self.radius + GRACE
@@ -200,13 +207,15 @@ class Standing:
             return state
         some = {stream: one for stream, one in (lagging or {}).items() if len(one[1])}
         first = min([watermark - self.radius - 2 * GRACE, *(int(last.min()) for _, last in some.values())])
-        alone = self.treats_keys_apart and len(dict.fromkeys(scans(self.plan))) == 1
+        alone = self.alone
         streams = {}
         for stream, relation in state.streams.items():
             floor = np.full(relation.groups, watermark if alone else first)
             if alone and stream in some:
                 floor = _known(relation.keys, some[stream], watermark, relation.groups)
-            streams[stream] = _ending_after(relation, floor - self.radius - GRACE)
+            streams[stream] = _ending_after(
+                relation, floor - self.radius - GRACE, newest=not self.treats_keys_apart
+            )
         results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
         reached = watermark if self.treats_keys_apart else max(first, state.watermark)
         return StandingState(streams, results, reached, lagging is not None)
@@ -235,14 +244,15 @@ class Standing:
         ``home`` tells which pairs of a pair join are solved here; without it, all.
         """
         recent = {
-            stream: within(relation, since - self.radius - GRACE, until)
+            stream: _present(within(relation, since - self.radius - GRACE, until))
             for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
         leaves = tuple(dict.fromkeys(scans(self.plan)))
         if not self.treats_keys_apart:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
-            found, evaluation = self._evaluated(inputs, home)
+            unknown: dict[Node, Ends] = {leaf: ends_of(streams[leaf.stream], leaf) for leaf in leaves}
+            found, evaluation = self._evaluated(inputs, home, unknown)
             return within(found, since, until), sum(one.groups for one in inputs.values()), evaluation
         parts, solved = [], 0
         whole: Evaluation | None = None
@@ -265,17 +275,30 @@ class Standing:
             whole = evaluation if len(leaves) == 1 else None
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
-    def _evaluated(self, inputs: Mapping[Node, Relation], home: Homes | None) -> tuple[Relation, Evaluation]:
-        evaluation = Evaluation(inputs, possible=self.query.possible, home=home)
+    def _evaluated(
+        self, inputs: Mapping[Node, Relation], home: Homes | None, unknown: Mapping[Node, Ends] | None = None
+    ) -> tuple[Relation, Evaluation]:
+        evaluation = Evaluation(
+            inputs,
+            possible=self.query.possible,
+            home=home,
+            unknown=unknown,
+            bounded_only=unknown is not None and bounded_only(self.plan),
+        )
         found = evaluation.segments(self.plan)
         if not self.query.possible:
             found = found.take(np.flatnonzero(found.certainty >= LIKELY))
-        return found.without_empty_groups(), evaluation
+        return without_bound(found.without_empty_groups()), evaluation
 
     @property
     def treats_keys_apart(self) -> bool:
         """Whether no result depends on keys other than those it names."""
         return not any(isinstance(node, (Across, Union)) for node in walk(self.plan))
+
+    @property
+    def alone(self) -> bool:
+        """Whether every result depends on one key of one scan."""
+        return self.treats_keys_apart and len(dict.fromkeys(scans(self.plan))) == 1
 
     def _touched(
         self, results: Relation, new: Relation, keys: Mapping[str, tuple[pa.Array, ...]]
@@ -320,25 +343,6 @@ class Standing:
         return np.where(found == FAR, other, found)
 
 
-def followed(plan: Node, name: str) -> str | None:
-    """What the output calls a key column of a scan; None where it is lost."""
-    from pulse.core.expression import Column
-    from pulse.plan.nodes import Project
-
-    if isinstance(plan, Scan):
-        return name if name in plan.columns.key_names else None
-    for below in plan.inputs:
-        found = followed(below, name)
-        if found is None:
-            continue
-        if isinstance(plan, Project):
-            for new, expression in plan.outputs:
-                if expression == Column(found):
-                    return new
-        return found if found in plan.columns.key_names else None
-    return None
-
-
 def _radius(node: Node) -> int:
     own = node.size if isinstance(node, Window) and isinstance(node.size, int) else 0
     return own + max((_radius(one) for one in node.inputs), default=0)
@@ -358,9 +362,21 @@ def _known(
     return np.append(instants[1], other)[place]
 
 
-def _ending_after(relation: Relation, instants: IntArray) -> Relation:
-    """The rows that end at an instant or later, which each group has its own of."""
-    return relation.take(np.flatnonzero(ends(relation) >= instants[relation.group])).without_empty_groups()
+def _ending_after(relation: Relation, instants: IntArray, *, newest: bool = False) -> Relation:
+    """The rows that end at an instant or later, which each group has its own of; with ``newest`` also the last of each group,
+    which tells from when on its key is unknown, unless that is over."""
+    over = is_over(relation)
+    stays = np.where(over, begins(relation), ends(relation)) >= instants[relation.group]
+    if newest and len(relation):
+        last = relation.without_empty_groups().offsets[1:] - 1
+        stays[last[~over[last]]] = True
+    return relation.take(np.flatnonzero(stays)).without_empty_groups()
+
+
+def _present(relation: Relation) -> Relation:
+    """Without rows of times in which a key is unknown or over."""
+    absent = relation.certainty == ABSENT
+    return relation.take(np.flatnonzero(~absent)).without_empty_groups() if absent.any() else relation
 
 
 def _marked(recent: Relation, whole: Relation, marks: BoolArray | None) -> BoolArray:

@@ -18,7 +18,7 @@ from pulse.plan.nodes import Exchange, Join, Node, Scan, Window, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents import NO_ACCENTS
-from pulse.runtime.job import Job, prepare
+from pulse.runtime.job import Job, prepare, rate_of_tuples
 from pulse.store.stored import Stored
 
 
@@ -47,7 +47,9 @@ def jobs_of(
     made = [first]
     for values, bound in variants[1:]:
         plan = unbound.bind(values).plan
-        made.append(replace(first, query=replace(bound, plan=plan), rate=bound.rate if tuples else None))
+        made.append(
+            replace(first, query=replace(bound, plan=plan), rate=rate_of_tuples(bound) if tuples else None)
+        )
     return tuple(made)
 
 

@@ -62,6 +62,11 @@ def _as_table(data: Any, wanted: Iterable[str], what: str) -> pa.Table:
 
 
 def _from_pandas(frame: Any, wanted: Iterable[str], what: str) -> pa.Table:
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise TabularError(
+            f"{what}: the frame has several columns called {str(twice[0])!r}, and which is meant is not clear; rename all but one"
+        )
     levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if set(levels) & set(wanted):
         frame = frame.reset_index(levels)

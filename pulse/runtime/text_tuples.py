@@ -1,20 +1,23 @@
-"""Tuples in text, CSV and JSON lines, read in process as Spark reads them: by name, and a line that does not parse stops nothing.
+"""Tuples in text, CSV and JSON lines, read in process: by name, and a line that does not parse stops nothing.
 
-What a line lacks is null, and so is a value that is not of its column's type: the tuple is then set aside for want of a key, a
-time or a number, with a reason, and the job goes on. Files without such lines are read by Arrow alone; others a second time, line
-by line.
+A line is read or it is not, by the rules of a fit, which refuses it: one of CSV that has more or fewer fields than there are
+columns, one that is no JSON, and one whose bytes are no text are tuples of nothing but nulls, so that nothing is made of a part
+of them. A value that is not of its column's type is null by itself. The tuple is then set aside for want of a key, a time or a
+number, with a reason and its line (:func:`unread_lines`), and the job goes on. Files without such lines are read by Arrow
+alone; others a second time, line by line. An empty field is null; a text such as NA is one, as it is for a fit.
 
 Of Spark's options those that say how CSV is written are taken here too: ``sep`` (or ``delimiter``), ``quote`` and ``header``.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +27,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from pulse.datasets.casting import cast_what_fits
-from pulse.datasets.json_lines import arrow_json
+from pulse.datasets.json_lines import arrow_json, arrow_json_of
 
 Types = Mapping[str, pa.DataType]
 _LINES = re.compile(r"\r\n|\n|\r")
+_LINE_BYTES = re.compile(rb"\r\n|\n|\r")
 _BLANK = (b"\n\n", b"\r", b"\n ", b"\n\t")  # without any of these no line is blank
-_NULLS = frozenset(pa_csv.ConvertOptions().null_values)
+_NULLS = frozenset(pa_csv.ConvertOptions().null_values)  # of columns that are no text
+_EMPTY = frozenset({""})
+_SHOWN = 200
 _FAILURES = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
@@ -78,18 +84,47 @@ def read_csv(file: Path, types: Types, dialect: Dialect) -> pa.Table:
     """
     names = None if dialect.header else list(types)
     try:
-        return pa_csv.read_csv(
-            file,
+        return _arrow_csv(file, names, types, dialect)
+    except _FAILURES:
+        return _csv_by_line(_lines(file), types, dialect)
+
+
+def parse_csv(lines: Sequence[bytes], types: Types, dialect: Dialect) -> pa.Table:
+    """Lines without a header, none of them blank, as tuples of these types by place: as many as there are lines."""
+    try:
+        table = _arrow_csv(io.BytesIO(b"\n".join(lines) + b"\n"), list(types), types, dialect)
+    except _FAILURES:
+        table = None
+    if table is not None and table.num_rows == len(lines):
+        return table
+    return _csv_by_line([_text(line) for line in lines], types, replace(dialect, header=False))
+
+
+def _arrow_csv(source: Any, names: list[str] | None, types: Types, dialect: Dialect) -> pa.Table:
+    table = _spelled(
+        pa_csv.read_csv(
+            source,
             read_options=pa_csv.ReadOptions(column_names=names),
             parse_options=pa_csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote),
-            convert_options=pa_csv.ConvertOptions(column_types=types, strings_can_be_null=True),
-        )
-    except _FAILURES:
-        return _csv_by_line(file, types, dialect)
+            convert_options=pa_csv.ConvertOptions(column_types=types),
+        ),
+        types,
+    )
+    return pa.Table.from_arrays([_without_empty(column) for column in table.columns], table.column_names)
 
 
-def _csv_by_line(file: Path, types: Types, dialect: Dialect) -> pa.Table:
-    rows = [dialect.split(line) for line in _lines(file)]
+def _without_empty(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Texts with null in place of those of no letter; other columns as they are."""
+    if not pa.types.is_string(column.type):
+        return column
+    empty = pc.equal(column, "")
+    return pc.if_else(empty, pa.scalar(None, pa.string()), column) if pc.any(empty).as_py() else column
+
+
+def _csv_by_line(lines: list[str | None], types: Types, dialect: Dialect) -> pa.Table:
+    if dialect.header and lines and lines[0] is None:
+        raise pa.ArrowInvalid("its first line, which names the columns, is no text in UTF-8")
+    rows = [[] if line is None else dialect.split(line) for line in lines]
     names = list(types)
     if dialect.header and rows:
         names, rows = rows[0], rows[1:]
@@ -97,8 +132,10 @@ def _csv_by_line(file: Path, types: Types, dialect: Dialect) -> pa.Table:
         raise pa.ArrowInvalid("the file is empty, and no columns are listed")
     texts = {}
     for place, name in enumerate(names):
-        fields = [row[place] if place < len(row) else "" for row in rows]
-        texts[name] = pa.array([None if one in _NULLS else one for one in fields], pa.string())
+        fields = [row[place] if len(row) == len(names) else "" for row in rows]
+        typed = name in types and not pa.types.is_string(types[name])
+        nulls = _NULLS if typed else _EMPTY
+        texts[name] = pa.array([None if one in nulls else one for one in fields], pa.string())
     guessed = _guessed(pa.table({name: column for name, column in texts.items() if name not in types}))
     return pa.table(
         {
@@ -117,9 +154,8 @@ def _guessed(texts: pa.Table) -> Mapping[str, Any]:
     read = pa_csv.read_csv(
         io.BytesIO(written.getvalue()),
         parse_options=pa_csv.ParseOptions(ignore_empty_lines=False),
-        convert_options=pa_csv.ConvertOptions(strings_can_be_null=True),
     )
-    return dict(zip(read.column_names, read.columns, strict=True))
+    return dict(zip(read.column_names, map(_without_empty, read.columns), strict=True))
 
 
 def cast_what_parses(texts: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -135,20 +171,44 @@ def read_json(file: Path, types: Types) -> pa.Table:
     schema = pa.schema(list(types.items())) if types else None
     options = pa_json.ParseOptions(explicit_schema=schema)
     try:
-        return arrow_json(file, options)
+        return _spelled(arrow_json(file, options), types)
     except _FAILURES:
-        objects = [_object(line) for line in _lines(file)]
+        objects = _objects(_lines(file))
     if not types and objects:
         whole = "\n".join(map(json.dumps, objects)).encode()
         return pa_json.read_json(io.BytesIO(whole))
     if not types:
         raise pa.ArrowInvalid("the file is empty, and no columns are listed")
+    return _typed(objects, types)
+
+
+def parse_json(lines: Sequence[bytes], types: Types) -> pa.Table:
+    """Lines, none of them blank, as tuples of these types by name: as many as there are lines."""
+    options = pa_json.ParseOptions(explicit_schema=pa.schema(list(types.items())))
+    try:
+        table = _spelled(arrow_json_of(b"\n".join(lines) + b"\n", options), types)
+    except _FAILURES:
+        table = None
+    if table is not None and table.num_rows == len(lines):
+        return table.select(list(types))
+    return _typed(_objects([_text(line) for line in lines]), types)
+
+
+def _objects(lines: Sequence[str | None]) -> list[dict[str, Any]]:
+    """The object of each line; an empty one for a line that has none."""
+    return [{} if line is None else _object(line) for line in lines]
+
+
+def _typed(objects: Sequence[Mapping[str, Any]], types: Types) -> pa.Table:
+    """Objects as tuples of these types; null what is missing or of another type."""
     return pa.table({name: _values([one.get(name) for one in objects], types[name]) for name in types})
 
 
 def _object(line: str) -> dict[str, Any]:
+    """The object of a line; an empty one where it is none, or has texts that are none (half of a surrogate pair)."""
     try:
         found = json.loads(line)
+        json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -184,6 +244,53 @@ def line_numbers(file: Path, rows: Sequence[int], *, header: bool) -> list[int |
     return [numbers[row] if row < len(numbers) else None for row in rows]
 
 
-def _lines(file: Path) -> list[str]:
-    text = file.read_bytes().decode("utf-8-sig", errors="replace")
-    return [line for line in _LINES.split(text) if line.strip()]
+def unread_lines(
+    file: Path, numbers: Sequence[int], columns: int | None, dialect: Dialect
+) -> list[str | None]:
+    """What is wrong with lines, by their numbers from 1, each with its text; None where nothing is, or the file is gone.
+
+    Lines are of CSV with so many ``columns``, or of JSON where these are None.
+    """
+    try:
+        lines = _LINE_BYTES.split(file.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except OSError:  # moved away meanwhile
+        return [None] * len(numbers)
+    return [_wrong(lines[one - 1], columns, dialect) if 0 < one <= len(lines) else None for one in numbers]
+
+
+def _wrong(line: bytes, columns: int | None, dialect: Dialect) -> str | None:
+    text = _text(line)
+    shown = line if text is None else text
+    what = repr(shown[:_SHOWN]) + (" …" if len(shown) > _SHOWN else "")
+    if text is None:
+        return f"expected text in UTF-8, got {what}"
+    if columns is None:
+        return None if _object(text) else f"expected a JSON object, got {what}"
+    found = len(dialect.split(text))
+    return None if found == columns else f"expected {columns} fields, got {found or 'no CSV'} in {what}"
+
+
+def _lines(file: Path) -> list[str | None]:
+    """The lines that are not blank; None for one whose bytes are no text: two that differ must not become one."""
+    data = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    texts = (_text(line) for line in _LINE_BYTES.split(data))
+    return [text for text in texts if text is None or text.strip()]
+
+
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _spelled(table: pa.Table, types: Types) -> pa.Table:
+    """The table; ``ArrowInvalid`` where texts that are asked for are none, as Arrow does not look everywhere, or others are."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_binary(column.type) and name not in types:
+            raise pa.ArrowInvalid(f"column '{name}': expected text in UTF-8, got other bytes")
+    for name, type_ in types.items():
+        if pa.types.is_string(type_) and name in table.column_names:
+            for column in table.columns[table.column_names.index(name)].chunks:
+                column.validate(full=True)
+    return table

@@ -19,9 +19,8 @@ def tuple_changes(old: Relation, new: Relation, query: Query, rate: int | None =
     """The rows of a changelog: time, selected columns, bounds, certainty, and ``kind``; by key and time."""
     every = query.rate if rate is None else rate
     if every is None:
-        raise PlanError(
-            "revisions as tuples need a rate: no window advances; add SAMPLE EVERY, or give a rate"
-        )
+        instead = "give a rate" if query.plan.columns.points else "add SAMPLE EVERY, or give a rate"
+        raise PlanError(f"revisions as tuples need a rate: no window advances; {instead}")
     was, now = (
         pa.Table.from_batches([to_tuples(sample(one.merged(), every), query.select, possible=query.possible)])
         for one in (old, new)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
+from pulse.operators.undo import UndoneRounding
 
 
 @dataclass(frozen=True)
@@ -16,15 +17,21 @@ class Undoing:
     name: str = ""
     # Where there is nothing, whatever a model holds across it.
     cease: Cease = field(default=Cease({}), compare=False)
+    # What the fit rounded when it undid the tuples.
+    rounding: UndoneRounding | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> set[str]:
         """What its descriptions compare."""
         every = [*(alter.steps for alter in self.alters), self.cease.steps]
-        return {name for one in every for steps in one.values() for name in steps.columns}
+        found = {name for one in every for steps in one.values() for name in steps.columns}
+        return found if self.rounding is None else found | self.rounding.columns
 
     def segments(self, relation: Relation) -> Relation:
         """In the units that the query is evaluated in."""
+        if self.rounding is not None:
+            relation = self.rounding.segments(relation)
+        relation = self.cease.segments(relation)  # before alterations cut what the fit made
         for alter in self.alters:
             relation = alter.segments(relation)
-        return self.cease.segments(relation)
+        return relation

@@ -18,6 +18,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
+from pulse.store.exchange import exchange
 from pulse.store.manifest import FILE as MANIFEST
 
 KINDS = (".parquet", ".csv")
@@ -125,7 +126,7 @@ def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
 
 
 def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
-    """A folder of parts beside its place, renamed when it is whole."""
+    """A folder of parts beside its place, which it takes when whole: from what is there in one step, where the system can."""
     from pulse.runtime.failures import translated
 
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -138,8 +139,11 @@ def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
                 raise OutputError(
                     f"--out {out}: it came to be there meanwhile; choose another name, or --overwrite it"
                 )
-            out.rename(hidden / "old")
-        (hidden / "new").rename(out)
+            if not exchange(hidden / "new", out):
+                out.rename(hidden / "old")
+                (hidden / "new").rename(out)
+        else:
+            (hidden / "new").rename(out)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 

@@ -17,6 +17,7 @@ from pulse.core.time import format_instant
 from pulse.datasets.splits import read_splits
 from pulse.operators.alter import Alter
 from pulse.operators.relation import Relation
+from pulse.operators.undo import UndoneRounding
 from pulse.store.errors import StoreError
 from pulse.stream.accents import Accent, AccentError, Punctuation
 from pulse.stream.log import AccentLog
@@ -82,10 +83,13 @@ def _read(path: Path, modified: int, size: int) -> AccentLog:
 def as_recorded(batch: SegmentBatch, log: AccentLog) -> SegmentBatch:
     """Segments in the units of the stream's start, restated in those in force at each instant: cut where they change.
 
-    What only tuples tell stays as it is (:meth:`AccentLog.told`).
+    Bounds have room for the rounding of both ways, from what was recorded to the units of the start and back. What only tuples
+    tell stays as it is (:meth:`AccentLog.told`).
     """
     schema = batch.schema
     relation = Relation.from_table(batch.to_arrow(), Columns.of(schema))
+    rounding = UndoneRounding.of(log, schema)
+    relation = relation if rounding is None else rounding.segments(relation)
     altered = Alter(log.told(schema).steps(schema.time)).segments(relation).to_segments()
     names = schema.arrow_schema().names
     return SegmentBatch.from_arrow(altered.select(names), schema, check=False)

@@ -25,6 +25,10 @@ class DamagedModelError(StoreError):
     """A file of a model that cannot be read, or whose bytes are not those that were written."""
 
 
+class LinkedFileError(StoreError):
+    """A link in a model, or in a folder of a job, that leads to what is not its own."""
+
+
 class WriteError(StoreError, OSError):
     """The model could not be written: no space, no permission."""
 
@@ -41,5 +45,15 @@ class SourceChangedError(HistoryGoneError):
     """A source file is no longer what was modelled."""
 
 
+class HeldAlreadyError(StoreError):
+    """Files to append that the model is of already: all of them, if ``whole``."""
+
+    def __init__(self, message: str, *, whole: bool) -> None:
+        super().__init__(message)
+        self.whole = whole
+
+
 class RevisionUnderWayError(StoreError, BlockingIOError):
-    """Somebody else is changing the model."""
+    """Somebody else is changing the model: ``holder`` says who, as far as that is known."""
+
+    holder = "just now"

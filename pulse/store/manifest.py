@@ -11,28 +11,37 @@ version lies in ``_pulse-VVV.json``, as long as the version is kept.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pulse._version import VERSION
 from pulse.core.errors import SchemaError
+from pulse.core.plane import Plane
 from pulse.core.schema import StreamSchema
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
 from pulse.store.manifest_shape import check_manifest
+from pulse.store.own_files import check_own
+from pulse.store.staging import recover
 
 FILE = "_pulse.json"
 FORMAT, FORMAT_VERSION = "pulse-model", 2
+_LOOKS = 5  # for a manifest that was there and is not, while others replace the model
 PLAIN_VERSION = 1  # of models without layers
+OLD, ASIDE = FOLDERS = "_old", "_aside"
+"""Folders in that of a model: files that only older versions need, and tuples that had no place in it."""
+_DISTORTION = re.compile(r"x, y: metres, .*: distances within ([0-9.e+-]+) %")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file that was modelled."""
+    """A file that was modelled. ``modelled``: how many of its bytes are of columns in the model; None where nobody knows."""
 
     path: str
     bytes: int
     rows: int
+    modelled: int | None = None
 
 
 @dataclass(frozen=True)
@@ -224,13 +233,14 @@ class Manifest:
 
     @classmethod
     def _read(cls, folder: str | Path, path: Path) -> Manifest:
-        if not path.is_file():
+        text = _text(folder, path)
+        if text is None:
             kind = "there is no such folder" if not Path(folder).exists() else f"the folder has no {FILE}"
             raise ModelNotFoundError(
                 f"{folder}: not a stored model: {kind}; make one with `pulse fit … --out {folder}`"
             )
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(text.decode("utf-8"))
             version = fields["format_version"]
             if fields["format"] != FORMAT or version > FORMAT_VERSION:
                 raise StoreError(
@@ -238,15 +248,16 @@ class Manifest:
                     f"this is Pulse {VERSION}, which reads {FORMAT} up to {FORMAT_VERSION}"
                 )
             check_manifest(fields)
+            statements = tuple(fields.get("statements", ()))
             return cls(
-                schema=StreamSchema.from_json(json.dumps(fields["schema"])),
+                schema=_with_plane(StreamSchema.from_json(json.dumps(fields["schema"])), statements),
                 fit=fields["fit"],
                 sources=tuple(Source(**source) for source in fields["sources"]),
                 files=tuple(PartFile.of_fields(file) for file in fields["files"]),
                 counts=fields["counts"],
                 statistics=fields["statistics"],
                 created=fields["created"],
-                statements=tuple(fields.get("statements", ())),
+                statements=statements,
                 pulse_version=fields["pulse_version"],
                 fits=fields.get("fits", 1),
                 version=fields.get("version", 1),
@@ -264,6 +275,31 @@ class Manifest:
             raise StoreError(
                 f"{path}: not a manifest ({type(e).__name__}: {e}); restore it, or fit the model anew"
             ) from e
+
+
+def _text(folder: str | Path, path: Path) -> bytes | None:
+    """What a manifest's file holds; None where there is none. One that is being replaced may be away at the first look."""
+    for _ in range(_LOOKS):
+        check_own(folder, FOLDERS)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            recover(Path(folder).absolute())
+    return None
+
+
+def _with_plane(schema: StreamSchema, statements: tuple[str, ...]) -> StreamSchema:
+    """The schema with the plane of its positions; of a model from before that was noted, as the statement of its reader has it.
+
+    That is rounded to two digits, and speaks of nearly all positions: what is outside is taken to be no better.
+    """
+    if schema.plane is not None:
+        return schema
+    found = [one for one in map(_DISTORTION.match, statements) if one is not None]
+    if not found or not {"x", "y"} <= {*schema.modelled_names}:
+        return schema
+    worst = max(float(one[1]) for one in found)
+    return replace(schema, plane=Plane(min(1.05 * worst / 100.0, 1.0), 1.0))
 
 
 def manifest_path(folder: str | Path, version: int) -> Path:

@@ -159,7 +159,9 @@ _SOURCE = _record(
     {},
     {
         "format": _or_null(_record({"name": _text, "options": _object})),
-        "files": _list(_record({"path": _text, "bytes": _count, "modified": _number})),
+        "files": _list(
+            _record({"path": _text, "bytes": _count, "modified": _number}, {"checksum": _or_null(_text)})
+        ),
     },
 )
 _HISTORY = _record(
@@ -179,7 +181,9 @@ _MANIFEST = _record(
         "created": _text,
         "schema": _object,
         "fit": _record({}, {"error": _or_null(_object), "drift": _or_null(_object)}),
-        "sources": _list(_record({"path": _text, "bytes": _count, "rows": _count})),
+        "sources": _list(
+            _record({"path": _text, "bytes": _count, "rows": _count}, {"modelled": _or_null(_count)})
+        ),
         "counts": _counts,
         "statistics": _record({}, {"attributes": _by_name(_WORST), "longest_microseconds": _or_null(_count)}),
         "files": _list(_FILE),

@@ -34,7 +34,7 @@ from pulse.core.errors import unknown_column
 from pulse.store.accents import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.layers import OWN, Overlay, cut, without_drift
-from pulse.store.manifest import FILE, Manifest, PartFile, manifest_path
+from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
 from pulse.store.reading import files_as_dataset, open_parquet, read_parquet, readable
 from pulse.store.stored import Stored
 from pulse.stream.log import AccentLog
@@ -42,7 +42,7 @@ from pulse.stream.log import AccentLog
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ENDS, ASIDE, CLOSING, OLD, TUPLES = "_ends", "_aside", "closing", "_old", "_tuples"
+ENDS, CLOSING, TUPLES = "_ends", "closing", "_tuples"
 UNMERGED = "corrections-are-not-merged-read-with-pulse-or-compact.parquet"
 
 

@@ -51,12 +51,13 @@ def track_picture(
     x: str | None = None,
     y: str | None = None,
     most: int = MOST_PAIRS,
+    whole: bool = False,
     width: float = WIDE,
 ) -> Figure:
     """The tracks of all keys, or of one; see :meth:`Model.plot_tracks`."""
     require()
     batch = segments_for(model, key=key, start=start, end=end)
-    return plot_tracks(batch, x=x, y=y, pairs=pairs, most=most, width=width)
+    return plot_tracks(batch, x=x, y=y, pairs=pairs, most=most, whole=whole, width=width)
 
 
 def segments_for(model: Model, *, key: Any, start: Any, end: Any, keys: int | None = None) -> SegmentBatch:

@@ -1,23 +1,32 @@
 """Directories that appear whole or not at all.
 
-A model is written into a hidden folder beside its place and renamed into it when it is complete, so a killed fit leaves the old
-model or none, and a reader never sees half of one.
+A model is written into a hidden folder beside its place (:mod:`pulse.store.staging`). When it is complete the two exchange their
+names in one step, so a killed fit leaves the old model or the new one, and a reader never finds half of one, or none where there
+was one::
+
+    .NAME.staging  <──exchange──>  NAME        then what is in .NAME.staging, the old model, goes
+
+Where the system has no such step (:mod:`pulse.store.exchange`) there are two renames, and a moment without a model. A process
+that ends in it leaves both hidden folders, which is how everyone who looks for the model next, reader or writer, knows to give
+the old one its name back (:func:`recover`)::
+
+    NAME ──> .NAME.replaced        .NAME.staging ──> NAME        then .NAME.replaced goes
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pulse.core.errors import PulseError
 from pulse.store.errors import ModelExistsError, WriteError
+from pulse.store.exchange import exchange
 from pulse.store.lock import locked
 from pulse.store.manifest import FILE
+from pulse.store.staging import claimed, recover, remove, replaced_beside
 
 
 @contextmanager
@@ -28,16 +37,16 @@ def staged(out: str | Path, *, replace: bool = False) -> Iterator[Path]:
         target = target.resolve()  # what is replaced is the folder, not the link to it
     check_free(target, replace=replace)
     with locked(target, "a fit") if (target / FILE).is_file() else nullcontext():
-        yield from _staged(target)
+        yield from _staged(target, replace)
 
 
-def _staged(target: Path) -> Iterator[Path]:
-    staging = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.tmp"
-    made = [folder for folder in staging.parents if not folder.exists()]  # the innermost first
+def _staged(target: Path, replace: bool) -> Iterator[Path]:
+    made = [folder for folder in target.parents if not folder.exists()]  # the innermost first
     try:
-        staging.mkdir(parents=True)
-        yield staging
-        _publish(staging, target)
+        with claimed(target) as staging:
+            check_free(target, replace=replace)  # somebody may have been faster
+            yield staging
+            _publish(staging, target)
     except OSError as e:
         if isinstance(e, PulseError) or e.errno is None or e.errno not in _REFUSED:
             raise
@@ -45,7 +54,6 @@ def _staged(target: Path) -> Iterator[Path]:
             f"{target}: could not be written ({os.strerror(e.errno)}); nothing was left behind"
         ) from e
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
         if not target.exists():
             _remove_empty(made)
 
@@ -75,7 +83,8 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def check_free(target: Path, *, replace: bool) -> None:
-    """Whether a model may be written here: never over something that is none."""
+    """Whether a model may be written here: never over something that is none. One that lost its name in a kill has it again."""
+    recover(target)
     if not target.exists():
         return
     if not replace:
@@ -99,14 +108,17 @@ def check_apart(target: Path, inputs: Iterable[str | Path]) -> None:
 
 
 def _publish(staging: Path, target: Path) -> None:
+    """Let the new folder take the place of the old one, if there is one."""
     if not target.exists():
         staging.rename(target)
         return
-    old = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.old"
+    if exchange(staging, target):
+        return  # what is in the staging folder now goes with it
+    old = replaced_beside(target)
     target.rename(old)
     try:
         staging.rename(target)
     except OSError:
         old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    remove(old)

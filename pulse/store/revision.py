@@ -30,8 +30,8 @@ from pulse.store.errors import StoreError
 from pulse.store.files import merge_statistics, statistics_of, write_table
 from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, layer_schema, not_before
 from pulse.store.lock import locked
-from pulse.store.manifest import LayerFile, Manifest
-from pulse.store.model import ASIDE, Model
+from pulse.store.manifest import ASIDE, LayerFile, Manifest
+from pulse.store.model import Model
 from pulse.store.reading import read_parquet
 from pulse.store.stored import Stored
 from pulse.store.sweep import forbid_plain_reading, publish, sweep
@@ -203,18 +203,35 @@ def begin_revision(model: Model) -> Iterator[RevisionWriter]:
 
     A second one at the same time is refused, and so is a model that is not, or no longer, the newest version.
     """
-    if model.as_of is not None:
-        raise StoreError(f"{model.path}: only the newest version can be revised; open it without a time")
-    layer_schema(model.schema)
+    _check_revisable(model)
     with locked(model.path, "a revision"):
-        newest = Model(model.path)
-        if (newest.version, newest.stamp) != (model.version, model.stamp):
-            raise StoreError(
-                f"{model.path}: version {model.version} was opened, but it is at version {newest.version} now; open it again"
-            )
+        newest = _newest(model)
         sweep(model.path, newest.manifest)
         writer = RevisionWriter(newest)
         try:
             yield writer
         finally:  # what was written and not committed goes
             sweep(model.path, Manifest.read(model.path))
+
+
+@contextmanager
+def rehearse_revision(model: Model) -> Iterator[RevisionWriter]:
+    """A writer that nothing is to be written with: the model's folder stays as it is, without a lock."""
+    _check_revisable(model)
+    yield RevisionWriter(_newest(model))
+
+
+def _check_revisable(model: Model) -> None:
+    if model.as_of is not None:
+        raise StoreError(f"{model.path}: only the newest version can be revised; open it without a time")
+    layer_schema(model.schema)
+
+
+def _newest(model: Model) -> Model:
+    """The model opened anew, which must be as it was."""
+    newest = Model(model.path)
+    if (newest.version, newest.stamp) != (model.version, model.stamp):
+        raise StoreError(
+            f"{model.path}: version {model.version} was opened, but it is at version {newest.version} now; open it again"
+        )
+    return newest

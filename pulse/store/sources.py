@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.units import Unit
 from pulse.operators.tuples import needed_columns
-from pulse.store.errors import HistoryGoneError, SourceChangedError
+from pulse.store.errors import HeldAlreadyError, HistoryGoneError, SourceChangedError
 
+_PIECE = 1 << 20
 _ANEW = "; with --keep-tuples all (keep_tuples=True) the model keeps them itself then"
 _RESTORE = f"restore it as it was, or fit the model anew with it{_ANEW}"
 
@@ -33,9 +35,84 @@ def remember(format: Format | None, paths: Sequence[str]) -> dict[str, Any]:
     for path in paths:
         stat = Path(path).stat()
         files.append(
-            {"path": str(Path(path).absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+            {
+                "path": str(Path(path).absolute()),
+                "bytes": stat.st_size,
+                "modified": stat.st_mtime_ns,
+                "checksum": checksum(path),
+            }
         )
     return {"format": _encoded(format), "files": files}
+
+
+def checksum(path: str | Path, size: int | None = None) -> str:
+    """The CRC-32 of a file, or of its first ``size`` bytes: with the size it tells whether two files are the same, at the speed
+    of reading."""
+    found, piece = 0, bytearray(_PIECE)
+    view = memoryview(piece)
+    left = Path(path).stat().st_size if size is None else size
+    with Path(path).open("rb", buffering=0) as file:
+        while left > 0 and (n := file.readinto(view[: min(left, _PIECE)])):
+            found, left = zlib.crc32(view[:n], found), left - n
+    return f"crc32:{found:08x}"
+
+
+def held_already(history: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Of the files of a fit to come those that a model is of already, each with the name that the file had then.
+
+    A file is the same if it has the same name, size and time, or the same size and checksum. Files without a byte are no data.
+    """
+    known = [file for fit in history.get("fits", ()) for file in (fit.get("source") or {}).get("files", ())]
+    found: dict[str, str] = {}
+    for file in given["files"]:
+        for old in known:
+            if file["bytes"] and _is_same(file, old):
+                found.setdefault(file["path"], old["path"])
+    return found
+
+
+def _is_same(file: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    if file["bytes"] != old["bytes"]:
+        return False
+    if (file["path"], file["modified"]) == (old["path"], old["modified"]):
+        return True
+    return old.get("checksum") is not None and file["checksum"] == old["checksum"]
+
+
+def _check_not_grown(where: str | Path, history: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """That no file is one that the model holds with more behind it, such as a log that is written to."""
+    known = [file for fit in history.get("fits", ()) for file in (fit.get("source") or {}).get("files", ())]
+    newest = {old["path"]: old for old in known}
+    for file in given["files"]:
+        old = newest.get(file["path"])
+        if old is None or not 0 < old["bytes"] < file["bytes"] or old.get("checksum") is None:
+            continue
+        if checksum(file["path"], old["bytes"]) == old["checksum"]:
+            raise HeldAlreadyError(
+                f"{where}: --append: the model holds the first {old['bytes']:,} bytes of {file['path']} already, which has grown "
+                f"to {file['bytes']:,} since, and their tuples would count twice; put what is new into a file of its own and "
+                "append that, or fit the whole file with --overwrite",
+                whole=False,
+            )
+
+
+def check_new(where: str | Path, history: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """That a model holds none of the files that are to be appended: :class:`HeldAlreadyError` where it holds all or some, or
+    where one has grown since."""
+    _check_not_grown(where, history, given)
+    held = held_already(history, given)
+    if not held:
+        return
+    told = [path if path == old else f"{path} (as {old})" for path, old in held.items()]
+    listed = ", ".join(told[:3]) + (f" and {len(told) - 3} others" if len(told) > 3 else "")
+    new = [file["path"] for file in given["files"] if file["path"] not in held]
+    if new:
+        raise HeldAlreadyError(
+            f"{where}: --append: the model holds {listed} already, whose tuples would count twice; append {new[0]}"
+            f"{f' and {len(new) - 1} others' if len(new) > 1 else ''} alone",
+            whole=False,
+        )
+    raise HeldAlreadyError(f"{where}: the model holds {listed} already; nothing was appended", whole=True)
 
 
 def formats_of(history: Mapping[str, Any]) -> list[Format | None]:

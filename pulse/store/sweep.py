@@ -10,14 +10,14 @@ import re
 from pathlib import Path
 
 from pulse.store.errors import StoreError
-from pulse.store.files import write_text
-from pulse.store.manifest import FILE, Manifest, manifest_path
-from pulse.store.model import ASIDE, OLD, UNMERGED, version_of
+from pulse.store.files import TEMPORARY, write_text
+from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, manifest_path
+from pulse.store.model import UNMERGED, version_of
 
 _SEGMENTS = re.compile(r"(part|closing)-\d+(v\d+)?-\d+\.parquet|_layer-\d+-.*\.parquet")
 _LOG = re.compile(r"_revisions-\d+-\d+\.parquet")
 _VERSIONED = re.compile(r"_revised-ends-(\d+)-\d+\.parquet")
-_DRAFT = re.compile(r"_.*\.\d+\.tmp")
+_DRAFT = re.compile(rf"_.*{re.escape(TEMPORARY)}")
 _MANIFEST = re.compile(r"_pulse-(\d+)\.json")
 
 _WARNING = """This is no Parquet file, so that reading the folder as a table fails: its files lack corrections
@@ -62,8 +62,8 @@ def sweep(folder: Path, manifest: Manifest) -> None:
             older |= _names(folder, int(found[1]))
     for path in sorted([*folder.iterdir(), *((folder / OLD).iterdir() if (folder / OLD).is_dir() else ())]):
         _settle(folder, path, manifest, older)
-    for path in sorted((folder / ASIDE).glob("revisions-*")):
-        if version_of(path.name, "revisions-") > manifest.version:
+    for path in sorted((folder / ASIDE).glob("*")):
+        if _DRAFT.fullmatch(path.name) or version_of(path.name, "revisions-") > manifest.version:
             path.unlink()
     if (folder / OLD).is_dir() and not any((folder / OLD).iterdir()):
         (folder / OLD).rmdir()

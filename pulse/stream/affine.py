@@ -7,6 +7,7 @@ altered values must keep their direction: ``x < V`` before is ``alpha(x) < alpha
 from __future__ import annotations
 
 import ast
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -116,6 +117,20 @@ class Affine:
         """``(a, b)`` as the nearest floats, for kernels."""
         return float(self.a), float(self.b)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it rounds no double: a scale by a power of two, and no shift."""
+        return self.b == 0 and math.frexp(float(self.a))[0] == 0.5 and _distance(self.a) == 0.0
+
+    @property
+    def float_errors(self) -> tuple[float, float]:
+        """How far :attr:`floats` are from ``a`` and ``b``, rounded up; 0 where they are these numbers.
+
+        >>> Affine("3/4", -32).float_errors, Affine("5/9", 0.5).float_errors[0] > 0.0
+        ((0.0, 0.0), True)
+        """
+        return _distance(self.a), _distance(self.b)
+
     def __str__(self) -> str:
         """The shorter of ``y * a + b`` and ``(y + b/a) * a``; parses back to the same map."""
         if self.a == 1:
@@ -146,6 +161,12 @@ class Affine:
 
 
 IDENTITY = Affine()
+
+
+def _distance(number: Fraction) -> float:
+    """From a number to the nearest double, rounded up."""
+    off = abs(Fraction(float(number)) - number)
+    return math.nextafter(float(off), math.inf) if off else 0.0
 
 
 def _shift(b: Fraction) -> str:

@@ -29,8 +29,15 @@ from pulse.stream.classes import FIRST, LAST, Classes, bounded, check_kind, firs
 from pulse.stream.description import Description
 from pulse.stream.values import EVERYTHING, ValueSet
 
+EXACT = -1.0
+"""In place of the size of a shift: values are scaled by a power of two, and nothing is rounded."""
+_GROWN = 1.0 + 2.0**-48
 _ONLY = np.zeros(1, np.int64)  # the cells, where nothing tells rows apart
 _LAST_SEEN = "_last_seen"  # what is remembered, and not pickled
+
+
+_Compiled = tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+"""The steps of cells: offsets and instants, scales and shifts, and how far these may be from the exact ones."""
 
 
 class Alteration(NamedTuple):
@@ -42,11 +49,20 @@ class Alteration(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.steps`."""
+    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.steps`.
+
+    ``maps`` are the scales and shifts as doubles, ``off`` how far these may be from the exact ones.
+    """
 
     cell: IntArray
     steps: tuple[IntArray, IntArray]
     maps: tuple[FloatArray, FloatArray]
+    off: tuple[FloatArray, FloatArray]
+
+    @property
+    def shifts(self) -> FloatArray:
+        """The size of the shift of each step, which its rounding counts from; :data:`EXACT` where it rounds nothing."""
+        return _shifts(self.maps, self.off)
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,29 @@ class Steps:
             cell.astype(np.int64), *self._compiled([self._events_of(int(one)) for one in distinct])
         )
 
+    @cached_property
+    def largest_shift(self) -> float:
+        """No less than the shift of any of its maps; :data:`EXACT` where none rounds anything.
+
+        Where several columns tell rows apart, what may be in force together is told by descriptions alone. To the newest of some
+        alterations, ``a v + b``, those before it are added: undone they come after it, ``P(a v + b)`` shifts by ``a_P b + b_P``.
+        """
+        if all(one.map.is_exact for one in self.alterations):
+            return EXACT
+        if len(self.columns) < 2:
+            return float(_shifts(*self._all[1:]).max(initial=EXACT))
+        sizes: list[tuple[float, float]] = []
+        for k, one in enumerate(self.alterations):
+            a, b = map(abs, self._floats(one.map)[:2])
+            before = [sizes[j] for j in range(k) if self.alterations[j].description.overlaps(one.description)]
+            scale, shift = (
+                max([none, *parts]) for none, parts in zip((1.0, 0.0), _columns(before), strict=True)
+            )
+            # Undone, what was before scales the newest shift; applied, the newest scales what was before.
+            moved = scale * b + shift if self.backward else a * shift + b
+            sizes.append((scale * a * _GROWN, moved * _GROWN))
+        return max(shift for _, shift in sizes)
+
     def applied(self, values: FloatArray, columns: Mapping[str, Any], at: IntArray) -> FloatArray:
         """Values of rows with these columns under the maps in force at their times; where none changes the array itself.
 
@@ -109,13 +148,13 @@ class Steps:
         if self.is_empty or not len(at):
             return values
         if not self.columns:
-            return apply_steps_by_code(values, (np.zeros(len(at), np.int32), at), _ONLY, *self._all)
+            return apply_steps_by_code(values, (np.zeros(len(at), np.int32), at), _ONLY, *self._all[:2])
         if len(self.columns) == 1:
             name = self.columns[0]
             check_kind(name, self.classes[0], columns[name].type)
             if (coded := _codes_of(columns[name])) is not None:
                 indices, entries = coded
-                return apply_steps_by_code(values, (indices, at), self._cells(entries), *self._all)
+                return apply_steps_by_code(values, (indices, at), self._cells(entries), *self._all[:2])
         found = self.located(columns, len(at))
         return apply_steps(values, found.cell, at, found.steps, found.maps)
 
@@ -162,7 +201,7 @@ class Steps:
         return found
 
     @cached_property
-    def _all(self) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
+    def _all(self) -> _Compiled:
         """The steps of every cell, where one column or none tells them apart."""
         cells: list[list[tuple[int, int, int]]] = [
             [] for _ in range(len(self.classes[0]) if self.classes else 1)
@@ -189,9 +228,7 @@ class Steps:
             for start, stop in when
         ]
 
-    def _compiled(
-        self, cells: Sequence[list[tuple[int, int, int]]]
-    ) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
+    def _compiled(self, cells: Sequence[list[tuple[int, int, int]]]) -> _Compiled:
         offsets, instants, states = [0], list[int](), list[int]()
         chains = Chains(one.map for one in self.alterations)
         for events in cells:
@@ -199,21 +236,31 @@ class Steps:
                 instants.append(at)
                 states.append(state)
             offsets.append(len(instants))
-        maps = [self._floats(one) for one in chains.maps]
-        a = np.array([maps[state][0] for state in states], np.float64)
-        b = np.array([maps[state][1] for state in states], np.float64)
-        return (np.array(offsets, np.int64), np.array(instants, np.int64)), (a, b)
+        maps = np.array([self._floats(one) for one in chains.maps])
+        a, b, a_off, b_off = np.ascontiguousarray(maps[states].T) if states else np.empty((4, 0))
+        return (np.array(offsets, np.int64), np.array(instants, np.int64)), (a, b), (a_off, b_off)
 
-    def _floats(self, map: Affine) -> tuple[float, float]:
+    def _floats(self, map: Affine) -> tuple[float, float, float, float]:
+        """Scale and shift as doubles, and how far these are from the exact ones."""
+        map = map.inverse() if self.backward else map
         try:
-            a, b = (map.inverse() if self.backward else map).floats
+            a, b = map.floats
         except OverflowError:
             a, b = math.inf, math.inf
         if not (0.0 < a < math.inf and math.isfinite(b)):
             raise AccentError(
                 f"alter data: the composed maps scale by more than a number can hold ({len(self.alterations)} accents)"
             )
-        return a, b
+        return a, b, *map.float_errors
+
+
+def _shifts(maps: tuple[FloatArray, FloatArray], off: tuple[FloatArray, FloatArray]) -> FloatArray:
+    exact = (np.frexp(maps[0])[0] == 0.5) & (maps[1] == 0.0) & (off[0] == 0.0) & (off[1] == 0.0)
+    return np.where(exact, EXACT, np.abs(maps[1]) + off[1])
+
+
+def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:

@@ -85,7 +85,7 @@ def test_ticks(run: Run, tmp_path: Path, ticks_file: Path, option: str, bound: s
     for said in (
         "2,000 tuples in",
         "tuples per segment",
-        "before,",
+        "before (its columns),",
         "after",
         "achieved  price: error",
         "written to",

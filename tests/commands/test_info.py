@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 from typer.testing import CliRunner
 
 import pulse
@@ -17,15 +22,16 @@ from tests.operators.fitting import tuples
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Model:
-    table = tuples([0, 1, 5, 3, 6, 7, 7], x=[1, 1, 2, 3, None, 4, 5])
+    pq.write_table(tuples([0, 1, 5, 3, 6, 7, 7], x=[1, 1, 2, 3, None, 4, 5]), tmp_path / "f.parquet")
     return pulse.Session(engine="local").fit(
-        table,
+        tmp_path / "f.parquet",
         key="k",
         time="t",
         model={"x": "step"},
         error="1%",
         drift=2,
         max_gap="1 h",
+        late="aside",
         out=tmp_path / "model",
     )
 
@@ -40,13 +46,13 @@ def test_for_people(stored: Model) -> None:
     assert code == 0
     lines = output.splitlines()
     assert lines[0].startswith("stream    key k: string; time t; modelled x: step")
-    assert "asked     error 1% on x, drift 2 on x, degree 1, max gap 1 h" in lines
+    assert "asked     error 1% on x, drift 2 on x, degree auto, max gap 1 h" in lines
     for said in (
         "5 tuples in ",
-        "1 tuples set aside, out of order",
+        "1 tuples set aside, out of order; first: a tuple of k 'a' at 2023-11-14T22:13:23.000000Z; 14.29 % of all",
         "1 tuples set aside, not finite; first: x = nan of k 'a'",
         "1 tuples superseded at their own instant",
-        "source    the table",
+        f"source    {stored.manifest.sources[0].path}",
         f"by Pulse {pulse.__version__}",
     ):
         assert said in output
@@ -61,6 +67,89 @@ def test_for_programs(stored: Model) -> None:
     assert told["fit"]["drift"] == {"x": "2"}
     assert told["tuples_per_segment"] == 5 / told["segments"]
     assert told["schema"]["time"] == "t"
+
+
+def fitted(table: pa.Table, out: Path, **options: Any) -> Model:
+    asked = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0, "out": out, **options}
+    return pulse.Session(engine="local").fit(table, **asked)
+
+
+def wide(n: int = 5000) -> pa.Table:
+    """Tuples of which only a small part is modelled."""
+    noise = np.random.default_rng(1).random((3, n))
+    table = tuples(range(n), x=np.arange(n) // 100)
+    for i, column in enumerate(noise):
+        table = table.append_column(f"noise{i}", pa.array(column))
+    return table
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "table"])
+def test_the_size_before_is_that_of_the_columns_in_the_model(tmp_path: Path, kind: str) -> None:
+    table = wide()
+    own = table.select(["t", "k", "x"])
+    data: Any = table
+    if kind != "table":
+        data = tmp_path / f"data.{kind}"
+        alone = tmp_path / f"alone.{kind}"
+        for one, path in ((table, data), (own, alone)):
+            pq.write_table(one, path) if kind == "parquet" else csv.write_csv(one, path)
+    stored = fitted(data, tmp_path / "model")
+    told = json.loads(info(stored.path, "--json")[1])
+    whole = table.nbytes if kind == "table" else data.stat().st_size
+    wanted = own.nbytes if kind == "table" else alone.stat().st_size
+    assert (told["bytes_of_sources"], told["bytes_before_are"]) == (whole, "columns")
+    assert told["bytes_before"] == pytest.approx(wanted, rel=0.1)
+    assert told["bytes_before"] < 0.5 * whole
+    assert " before (its columns), " in info(stored.path)[1]
+
+
+def test_where_columns_are_computed_the_size_before_is_that_of_whole_files(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{9e8 + i:.0f},2023-11-14T22:{i % 60:02d}:00,5{i % 3}.0,1.0,7.0,90.0\n" for i in range(60)
+    )
+    file = tmp_path / "ais.csv"
+    file.write_text("MMSI,BaseDateTime,LAT,LON,SOG,COG\n" + rows, encoding="utf-8")
+    out = tmp_path / "vessels"
+    pulse.Session(engine="local").fit(
+        file, format="ais", model={"x": "linear", "y": "linear"}, error=10, out=out
+    )
+    told = json.loads(info(out, "--json")[1])
+    assert (told["bytes_before"], told["bytes_before_are"]) == (file.stat().st_size, "files")
+    assert " before (whole files), " in info(out)[1]
+
+
+def test_a_model_larger_than_its_data_is_said_with_what_to_do(tmp_path: Path) -> None:
+    n = 3000
+    restless = tuples(range(n), x=np.random.default_rng(2).random(n))
+    pq.write_table(restless, tmp_path / "restless.parquet")
+    lines = {"model": {"x": "linear"}, "error": 1e-6}
+    stored = fitted(tmp_path / "restless.parquet", tmp_path / "large", **lines)
+    told = json.loads(info(stored.path, "--json")[1])
+    assert told["bytes_after"] > told["bytes_before"]
+    assert "hint      the model is larger than its data: allow a larger --error" in info(stored.path)[1]
+    pq.write_table(wide(), tmp_path / "wide.parquet")
+    small = fitted(tmp_path / "wide.parquet", tmp_path / "small")
+    assert "hint" not in info(small.path)[1]
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_what_is_kept_and_changes_with_every_tuple_is_hinted_at(tmp_path: Path, chunks: int) -> None:
+    n = 2000
+    table = tuples(range(n), u=[str(i) for i in range(n)], x=np.ones(n)).append_column(
+        "calm", pa.array(["yes"] * n)
+    )
+    pq.write_table(table, tmp_path / "data.parquet", row_group_size=-(-n // chunks))
+    stored = fitted(tmp_path / "data.parquet", tmp_path / "model", keep=["u", "calm"])
+    code, output = info(stored.path)
+    assert code == 0
+    assert (
+        "hint      u, which is kept, changes at 100 % of the tuples, and every change ends a segment"
+        in output
+    )
+    assert "model it (--model u:step), or leave it out of --keep" in output
+    assert "calm, which" not in output
+    kept = fitted(tmp_path / "data.parquet", tmp_path / "calm", keep=["calm"])
+    assert "hint" not in info(kept.path)[1]
 
 
 def test_an_empty_model(tmp_path: Path) -> None:

@@ -209,6 +209,43 @@ def test_tracks_of_pairs_are_drawn_and_listed(run: Run, tmp_path: Path) -> None:
         refused(run("plot", "tracks", tmp_path / "vessels", *pairs), expected)
 
 
+def test_a_wild_position_is_outside_the_map_and_said(run: Run, tmp_path: Path) -> None:
+    """Keys are printed as they are, without separators between their digits."""
+    table = vessels()
+    wild = pa.table(
+        {
+            "id": pa.array([229_988_000] * 3, table.schema.field("id").type),
+            "t": pa.array(
+                [1_600_000_000_000_000 + i * 10_000_000 for i in range(3)], pa.timestamp("us")
+            ).cast(table.schema.field("t").type),
+            "x": [0.0, 9e7, 1.0],
+            "y": [0.0, 9e7, 1.0],
+        }
+    )
+    more = [name for name in table.column_names if name not in wild.column_names]
+    local().fit(
+        pa.concat_tables(
+            [table.drop_columns(more), wild.select([n for n in table.column_names if n not in more])]
+        ),
+        key="id",
+        time="t",
+        model={"x": "linear", "y": "linear"},
+        error=1,
+        out=tmp_path / "vessels",
+    )
+    asked = ("plot", "tracks", tmp_path / "vessels", "--out")
+    done = run(*asked, tmp_path / "map.png")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1] == (
+        "2 segments of 1 track lead outside the map: 229988000; --whole draws them, too"
+    )
+    assert told(run, *asked, tmp_path / "b.png")["outside"] == {"segments": 2, "keys": [229_988_000]}
+    assert told(run, *asked, tmp_path / "c.png", "--whole")["outside"] == {"segments": 0, "keys": []}
+    page = tmp_path / "map.html"
+    assert run(*asked, page).code == 0
+    assert "2 segments of 1 track lead outside the map: 229988000." in page.read_text(encoding="utf-8")
+
+
 def test_what_is_refused(run: Run, stored: Model, s: tuple[str, ...], tmp_path: Path) -> None:
     out = ("--out", tmp_path / "a.png")
     refused(

@@ -82,7 +82,7 @@ def test_into_a_file(run: Run, s: tuple[str, ...], stored: Model, tmp_path: Path
 def test_what_was_written_as_json(run: Run, s: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     told = json.loads(run("query", SAMPLED, *s, "--out", out, "--json").out)
-    assert set(told) == {"out", "rows", "seconds"}
+    assert set(told) == {"out", "rows", "seconds", "notes"}
     assert told["rows"] == pacsv.read_csv(out).num_rows > 0
     assert told["out"] == str(out)
 
@@ -212,6 +212,23 @@ def test_versions_and_what_changed_between_them(run: Run, corrected: tuple[str, 
     done = run("query", MEAN, *corrected, "--revised-from", 1, "--out", out)
     assert "4 revisions written to" in done.out
     assert pq.read_table(out).column("kind").to_pylist() == ["-U", "+U", "-U", "+U"]
+
+
+def test_a_question_as_of_a_time_notes_what_counts_as_known(
+    run: Run, corrected: tuple[str, ...], tmp_path: Path
+) -> None:
+    """When tuples of the fit arrived is not kept: they count as known at their own times."""
+    done = run("query", MEAN, *corrected, "--as-of", "2020-09-13 12:26:43")
+    assert "note: S as of 2020-09-13T12:26:43" in done.err
+    assert "the tuples of the fit count as known at their own times" in done.err
+    assert "note" not in done.out
+    out = tmp_path / "rows.parquet"
+    done = run("query", MEAN, *corrected, "--as-of", "2020-09-13 12:26:43", "--out", out, "--json")
+    assert len(json.loads(done.out)["notes"]) == 1
+    assert run("query", MEAN, *corrected, "--version", 1).err == ""
+    assert (
+        json.loads(run("query", MEAN, *corrected, "--out", out, "--json", "--overwrite").out)["notes"] == []
+    )
 
 
 def test_the_way_of_revisions_is_chosen_and_told(

@@ -150,7 +150,7 @@ def test_help_has_examples(run: Run) -> None:
 def test_late_tuples_are_put_in_once(run: Run, tmp_path: Path) -> None:
     tuples = stream(60, seed=1)
     order = [*range(20), *range(25, 60), *range(20, 25)]
-    model = fitted(tmp_path, tuples.take(order), error=0.2)
+    model = fitted(tmp_path, tuples.take(order), error=0.2, late="aside")
     late = model.manifest.counts["late"]
     assert 0 < late <= 5
     assert f"{60 - late} tuples in" in run("info", model.path).out

@@ -56,6 +56,56 @@ def test_for_programs(job: Path) -> None:
     )
 
 
+def restless(folder: Path, values: list[float]) -> Path:
+    """A job that keeps an attribute with these values, one a tuple."""
+    (folder / "in").mkdir()
+    n = len(values)
+    t = pa.array([i * 1_000_000 for i in range(n)], pa.timestamp("us"))
+    table = pa.table({"id": ["a"] * n, "t": t, "x": [1.0] * n, "heading": values})
+    pq.write_table(table, folder / "in" / "0.parquet")
+    file = folder / "job.toml"
+    file.write_text(RESTLESS, encoding="utf-8")
+    return file
+
+
+RESTLESS = """
+query = "select id, x, heading from S where x > 0"
+engine = "local"
+checkpoint = "checkpoint"
+
+[streams.S]
+source = "files"
+path = "in"
+key = ["id"]
+time = "t"
+model = { x = "linear" }
+keep = ["heading"]
+error = 0.5
+horizon = "10 s"
+
+[sink]
+kind = "parquet"
+path = "out"
+"""
+
+
+def test_an_attribute_that_is_kept_and_changes_with_every_tuple_is_hinted_at(tmp_path: Path) -> None:
+    file = restless(tmp_path, [float(i) for i in range(200)])
+    code, output = run(file, "--once")
+    assert code == 0
+    assert "0.0 % validated" in output
+    assert (
+        "hint: 100 % of the tuples change an attribute that is kept, and every change ends a model" in output
+    )
+    assert "(S keeps heading): model what changes so often, or leave it out of keep" in output
+
+
+def test_an_attribute_that_is_kept_and_seldom_changes_is_no_matter(tmp_path: Path) -> None:
+    code, output = run(restless(tmp_path, [float(i // 50) for i in range(200)]), "--once")
+    assert code == 0
+    assert "hint" not in output
+
+
 def test_what_is_wrong_is_said(job: Path) -> None:
     with pytest.raises(PulseError, match="--engine flink: expected one of spark, local"):
         run(job, "--engine", "flink")

@@ -214,6 +214,14 @@ def test_a_line_that_is_no_utf8_is_kept_aside(write: Write) -> None:
     assert [one[:27] for one in reasons] == ["malformed: line 1: not UTF-", "malformed: line 3: not UTF-"]
 
 
+def test_a_line_with_half_a_surrogate_pair_is_kept_aside(write: Write) -> None:
+    """It has no UTF-8, and raised what Python raises."""
+    row = '{"kind": "+I", "symbol": "%s", "t": "2018-01-02 10:00:00", "price": 25.0, "lots": 1}'
+    found = read_changelog_files([write("log.jsonl", "\n".join([row % r"IB\ud800", row % "IBM"]))], SCHEMA)
+    assert found.revisions.table.column("symbol").to_pylist() == ["IBM"]
+    assert found.aside.column("reason").to_pylist()[0].startswith("malformed: line 1: not UTF-8")
+
+
 def test_of_two_names_of_the_kind_the_one_as_it_is_written_counts(write: Write) -> None:
     rows = "Kind,kind,symbol,t,price,lots\nodd,+I,IBM,2018-01-02 10:00:00,25,1\n"
     found = read_changelog_files([write("log.csv", rows)], SCHEMA)

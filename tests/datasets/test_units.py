@@ -59,6 +59,17 @@ def test_a_file_named_twice_is_an_error(folder: Path) -> None:
         expand([folder / "a.csv", folder], (".csv",))
 
 
+@pytest.mark.parametrize("other", ["./a.csv", "../{name}/a.csv", "link.csv", "hard.csv"])
+def test_a_file_named_twice_by_another_path_is_an_error(
+    other: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "link.csv").symlink_to("a.csv")
+    (folder / "hard.csv").hardlink_to(folder / "a.csv")
+    with pytest.raises(DatasetError, match=r"a?\.csv is named twice \(also as a\.csv\)"):
+        expand(["a.csv", other.format(name=folder.name)], (".csv",))
+
+
 @given(size=st.integers(0, 300), first=st.integers(0, 20), length=st.integers(1, 64))
 def test_ranges_cover_every_byte_once(
     size: int, first: int, length: int, tmp_path_factory: pytest.TempPathFactory

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.core.order import Ranges, find_overlap
 from pulse.kernels.align import Cells, Pieces, align, align_pair, coefficients_at
 from tests import naive
-from tests.strategies import EPOCH_US, SCALES, functions
+from tests.kernels.covering import unbroken
+from tests.strategies import EPOCH_US, SCALES, functions, rounded, slivered
 
 
 def table(groups):
@@ -117,6 +119,55 @@ def test_pieces_that_meet_within_the_tolerance_leave_no_gap_and_no_sliver():
         cells = align(*pieces, offsets, outer=outer)
         assert cells.index.tolist() == [[0, 2], [1, 3]]
         assert abs(cells.hi[0] - cells.lo[1]) < 1e-9
+
+
+@given(st.lists(slivered(), min_size=2, max_size=4), st.booleans())
+def test_no_number_of_slivers_opens_a_hole(tables, outer):
+    """Functions that are all defined throughout: so are their cells, one after the other."""
+    pieces, offsets = joined(*(Pieces(*one) for one in tables))
+    cells = align(*pieces, offsets, outer=outer)
+    assert unbroken(cells.ref, cells.lo, cells.hi, EPOCH_US, 0.0, 1.0)
+    assert (cells.index >= 0).all() or outer
+
+
+@given(st.lists(rounded(), min_size=2, max_size=3), st.booleans())
+def test_cells_do_not_overlap_though_far_references_round_the_ends_of_pieces(tables, outer):
+    pieces, offsets = joined(*(Pieces(*one) for one in tables))
+    cells = align(*pieces, offsets, outer=outer)
+    assert (cells.lo < cells.hi).all()
+    assert find_overlap(Ranges(np.zeros(len(cells.ref), np.int64), cells.ref, cells.lo, cells.hi)) is None
+
+
+def test_a_cell_begins_where_the_one_before_it_ended_about_a_far_reference():
+    shift = -(10**15)  # about it the end is 40 nanoseconds late
+    a = Pieces(
+        np.array([EPOCH_US + shift, EPOCH_US]),
+        np.array([-shift / 1e6, 4 / 3]),
+        np.array([4 / 3 - shift / 1e6, 2.0]),
+    )
+    pieces, offsets = joined(a, ranges_of((0.5, 2.0)))
+    for outer in (False, True):
+        cells = align(*pieces, offsets, outer=outer)
+        assert cells.hi[-2] > 4 / 3 + 1e-8
+        assert cells.lo[-1] == cells.hi[-2]
+
+
+def test_three_slivers_in_a_row_go_to_the_cell_that_follows():
+    a = ranges_of((0.0, 4.0), (4.0, 4.0 + 8e-10), (4.0 + 8e-10, 4.0 + 16e-10), (4.0 + 16e-10, 8.0))
+    b = ranges_of((0.0, 4.0 + 4e-10), (4.0 + 4e-10, 4.0 + 12e-10), (4.0 + 12e-10, 8.0))
+    pieces, offsets = joined(a, b)
+    for outer in (False, True):
+        cells = align(*pieces, offsets, outer=outer)
+        assert np.abs(cells.lo[1:] - cells.hi[:-1]).max() <= 1e-9
+        assert (cells.lo[0], cells.hi[-1]) == (0.0, 8.0)
+
+
+def test_a_sliver_before_a_hole_goes_to_the_cell_before_it():
+    a = ranges_of((0.0, 4.0), (4.0, 4.0 + 8e-10), (5.0, 6.0))
+    b = ranges_of((0.0, 8.0))
+    pieces, offsets = joined(a, b)
+    cells = align(*pieces, offsets)
+    assert cells.hi.tolist() == [4.0 + 8e-10, 6.0]
 
 
 def test_a_microsecond_piece_survives_under_a_reference_decades_away():

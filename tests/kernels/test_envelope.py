@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.core.order import Ranges, find_overlap
 from pulse.kernels.envelope import Envelope, envelope, merge
 from tests import naive
-from tests.strategies import EPOCH_US, SCALES, Function, coefficients, functions
+from tests.kernels.covering import unbroken
+from tests.strategies import EPOCH_US, SCALES, Function, coefficients, functions, rounded, slivered
 
 EPS = 2.220446049250313e-16
 
@@ -241,3 +243,52 @@ def test_envelopes_that_do_not_fit_are_refused():
         merge(ref, c, one, none)
     with pytest.raises(ValueError, match="piece numbers"):
         merge(ref[:0], c[:0], one, one)
+
+
+@given(st.lists(slivered(), min_size=1, max_size=5), st.data(), st.booleans())
+def test_no_number_of_slivers_opens_a_hole(parts, data, upper):
+    ref, lo, hi = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    rows = st.lists(st.integers(-2, 2), min_size=2, max_size=2)
+    c = np.array(data.draw(st.lists(rows, min_size=len(ref), max_size=len(ref))), dtype=np.float64)
+    found = envelope(ref, lo, hi, c, np.cumsum([0] + [len(one[0]) for one in parts]), upper=upper)
+    assert unbroken(ref[found.source], found.lo, found.hi, EPOCH_US, 0.0, 1.0)
+
+
+@given(st.lists(rounded(), min_size=2, max_size=4), st.booleans(), st.data())
+def test_pieces_do_not_overlap_though_far_references_round_the_ends_of_those_that_came(found, upper, data):
+    ref, lo, hi = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    slope, value = (
+        np.array(
+            data.draw(st.lists(st.integers(-3, 3), min_size=len(ref), max_size=len(ref))), dtype=np.float64
+        )
+        for _ in range(2)
+    )
+    c = np.stack([value + slope * ((ref - EPOCH_US) / 1e6), slope], axis=1)
+    made = envelope(ref, lo, hi, c, np.cumsum([0] + [len(one[0]) for one in found]), upper=upper)
+    assert (made.lo < made.hi).all()
+    ranges = Ranges(np.zeros(len(made.lo), np.int64), ref[made.source], made.lo, made.hi)
+    assert find_overlap(ranges) is None
+
+
+def instants(ref, offsets):
+    return [naive.instant(int(r), float(x)) for r, x in zip(ref, offsets, strict=True)]
+
+
+@given(rounded(), st.lists(rounded(), min_size=1, max_size=3), st.integers(0, 3), st.integers(1, 2))
+def test_nothing_else_wins_between_pieces_whose_ends_a_far_reference_rounds(best, others, place, k):
+    parts = [*others[:place], best, *others[place:]]
+    ref, lo, hi = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    function = np.repeat(np.arange(len(parts)), [len(one[0]) for one in parts])
+    winner = min(place, len(others))
+    c = np.zeros((len(ref), k))
+    c[:, 0] = np.where(function == winner, 5.0, 3.0)
+    found = envelope(ref, lo, hi, c, np.cumsum([0] + [len(one[0]) for one in parts]), upper=True)
+    begin, end = instants(best[0], best[1])[0], instants(best[0], best[2])[-1]
+    far = Fraction(1)  # microseconds: more than a reference 1e9 s away rounds by
+    starts, ends = instants(ref[found.source], found.lo), instants(ref[found.source], found.hi)
+    for source, a, b in zip(found.source, starts, ends, strict=True):
+        assert function[source] == winner or b <= begin + far or a >= end - far
+    inside = [(a, b) for a, b in zip(starts, ends, strict=True) if b > begin and a < end]
+    assert inside[0][0] <= begin + far
+    assert inside[-1][1] >= end - far
+    assert all(after[0] - before[1] <= far for before, after in pairwise(inside))

@@ -219,6 +219,48 @@ SCENARIOS = {
         [(1, 2, RUN), (4, 4, POINT)],
         [NOT_A_NUMBER, USED, NOT_A_NUMBER, NOT_A_NUMBER, USED],
     ),
+    "a number takes the place of what is none at its instant": (
+        ["step"],
+        [(0, 1), (10, NAN), (10, 2), (20, 3)],
+        {"holes": True},
+        [(0, 2, RUN), (2, 3, CONTINUES), (3, 3, POINT)],
+        [USED, NOT_A_NUMBER, USED, USED],
+    ),
+    "a number, none, and a number at one instant: the run goes on": (
+        ["linear"],
+        [(0, 1), (10, 2), (10, NAN), (10, 3), (20, 4)],
+        {"holes": True},
+        [(0, 1, RUN), (3, 4, FRESH)],
+        [USED, USED, NOT_A_NUMBER, USED, USED],
+    ),
+    "a line does not arrive at what is no number, whatever comes after it": (
+        ["linear"],
+        [(0, 1), (5, 2), (10, NAN), (10, 3), (20, 4)],
+        {"holes": True},
+        [(0, 1, RUN), (3, 4, RUN)],
+        [USED, USED, NOT_A_NUMBER, USED, USED],
+    ),
+    "what is no number moves time on, also before anything else": (
+        ["step"],
+        [(10, NAN), (5, 1), (12, 2), (20, NAN), (15, 3), (20, 4), (30, 5)],
+        {"holes": True},
+        [(2, 5, RUN), (5, 6, CONTINUES), (6, 6, POINT)],
+        [NOT_A_NUMBER, LATE, USED, NOT_A_NUMBER, LATE, USED, USED],
+    ),
+    "a line ends where its attribute is dropped": (
+        ["linear"],
+        [(0, 1), (5, 2), (20, 3), (30, 4)],
+        {"ends": np.array([10, 10, 99, 99])},
+        [(0, 1, RUN), (2, 3, RUN)],
+        [USED] * 4,
+    ),
+    "after a drop the next step begins a segment, also one that repeats the value": (
+        ["step"],
+        [(0, 1), (5, 1), (20, 1), (30, 1)],
+        {"ends": np.array([10, 10, 99, 99])},
+        [(0, 2, RUN), (2, 3, FRESH), (3, 3, POINT)],
+        [USED] * 4,
+    ),
     "an unmodelled change begins a fresh segment": (
         ["step"],
         [(0, 1, 7), (10, 1, 7), (20, 1, 8), (30, 2, 8)],
@@ -394,10 +436,19 @@ def test_chunks_give_the_same_intervals(kinds, data, max_gap, holes, size):
     whole, verdicts, mark, superseded = run(kinds, tuples, max_gap=max_gap, holes=holes)
     assert superseded == naive.superseded([(0, t, all(np.isfinite(v))) for t, v, _ in tuples], holes)
     elements, carried, resumed, watermark, used, counted = [], [], False, NO_TIME, NO_TIME, 0
+    put_off = []
     judged = [None] * len(tuples)
     for begin in range(0, len(tuples), size):
-        numbers = carried + list(range(begin, min(begin + size, len(tuples))))
+        numbers = carried + put_off + list(range(begin, min(begin + size, len(tuples))))
         last = begin + size >= len(tuples)
+        put_off = []
+        if holes and not last:
+            t, v = np.array([tuples[i][0] for i in numbers]), np.array([tuples[i][1] for i in numbers]).T
+            waits = knots.undecided(t, v, np.array([0, len(t)]), np.array([watermark]))
+            put_off = [i for i, wait in zip(numbers, waits, strict=True) if wait]
+            numbers = [i for i, wait in zip(numbers, waits, strict=True) if not wait]
+            if not numbers:
+                continue
         found, verdict, watermark, more = run(
             kinds,
             [tuples[i] for i in numbers],

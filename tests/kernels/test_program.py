@@ -31,7 +31,10 @@ def programs(draw):
         pair = (number(), bound, number(), draw(st.sampled_from(bounds)))
         operands = pair if op == p.PRODUCT_ERROR else (number(), number(), 0, 0)
         steps.append([op, to, *operands, draw(st.integers(0, 1))])
-        numbers.append(to)
+        if (
+            op != p.PRODUCT_ERROR
+        ):  # a bound is rounded: compared as a number it would tie within its last digit
+            numbers.append(to)
         if op in (p.ABSOLUTE, p.PRODUCT_ERROR):
             bounds.append(to)
     for k in range(draw(st.integers(0, CODES))):
@@ -48,7 +51,7 @@ def programs(draw):
         *steps,
         [p.COUNT, 0, last, 0, 0, 0, 0],
         [p.FIGURES, 0, number(), last, 0, 0, 0],
-        [p.FIGURES, 1, number(), last, 0, 0, 0],
+        [p.FIGURES, 1, draw(st.sampled_from([*numbers, *bounds])), last, 0, 0, 0],
     ]
 
 
@@ -83,7 +86,11 @@ def check(tallies, place, steps, constants, columns, begins):
         total, over, low, high = tallies.figures[place, output].tolist()
         exact, least, most = figures.get(output, (0, np.inf, -np.inf))
         assert total - over == pytest.approx(float(exact), rel=1e-13, abs=1e-9)
-        assert (low, high) == (float(least), float(most))
+        # Numbers are exact. A bound of a product is rounded 8 times, and as often for each of up to NUMBERS that it is made of.
+        rounded = {step[1] for step in steps if step[0] == p.PRODUCT_ERROR}
+        read = {step[2] for step in steps if step[0] == p.FIGURES and step[1] == output}
+        part = 8 * NUMBERS * 2.0**-53 if read & rounded else 0.0
+        assert (low, high) == pytest.approx((float(least), float(most)), rel=part, abs=0.0)
 
 
 @given(
@@ -171,7 +178,7 @@ def test_what_is_not_finite_is_marked():
         [p.COUNT, 0, 6, 0, 0, 0, 0],
         [p.FIGURES, 2, 0, 0, 0, 0, 0],
         [p.FIGURES, 0, 0, 6, 0, 0, 0],
-        [16, 0, 0, 0, 0, 0, 0],
+        [18, 0, 0, 0, 0, 0, 0],
         [p.ADD, 4, -1, 0, 0, 0, 0],
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.core.order import Ranges, find_overlap
 from pulse.kernels.sliding import sliding_extremum, sliding_extremum_at
 from pulse.kernels.status import OK, UNCOVERED
 from pulse.kernels.timeline import tolerance
@@ -196,3 +197,14 @@ def test_what_makes_no_sense_is_refused(change, words):
     arguments = {name: np.array(x) for name, x in (sound | change).items() if name != "size_us"}
     with pytest.raises(ValueError, match=words):
         sliding_extremum_at(**arguments, size_us=change.get("size_us", 1))
+
+
+def test_an_extremum_does_not_overlap_itself_where_a_far_reference_rounds_a_crossing():
+    """The tail, about a far reference, crosses the step a third into a second: its end is written 40 nanoseconds late."""
+    ref = np.array([EPOCH_US + 10**15 + 1_000_000, EPOCH_US + 4_000_000])
+    lo, hi = np.array([-1e9, 0.0]), np.array([-1e9 + 3.0, 2.0])
+    c = np.array([[3e9 - 3.0, 3.0, 0.0], [1.0, -3.0, 1.0]])
+    made = sliding_extremum(ref, lo, hi, c, np.array([0, 2]), 2_000_000)
+    assert find_overlap(Ranges(np.zeros(len(made.ref), np.int64), made.ref, made.lo, made.hi)) is None
+    assert (made.lo < made.hi).all()
+    assert made.source.tolist() == [0, 1, 1]

@@ -101,10 +101,13 @@ def test_parts_tile_their_rows_and_lie_in_one_step(steps, data):
 
 
 def test_drift_is_carried_over_a_change_of_scale():
+    scales = np.array([4.0]), np.zeros(1)
     out = scaled_drift(
-        np.array([0, 2, 4]), np.array([-1, 0, 0, 0]), np.array([4.0]), np.array([1.0, 2.0, 3.0, np.inf])
+        np.array([0, 2, 4]), np.array([-1, 0, 0, 0]), scales, np.array([1.0, 2.0, 3.0, np.inf])
     )
-    assert out.tolist() == [1.0, 4.0 * 2.0 + 3.0 * 1.0, 12.0, np.inf]
+    assert out.tolist() == pytest.approx([1.0, 4.0 * 2.0 + 3.0 * 1.0, 12.0, np.inf], rel=1e-14)
+    assert out[1] >= 11.0
+    assert out[2] == 12.0
 
 
 def test_what_does_not_fit_is_refused():

@@ -10,29 +10,35 @@ from hypothesis import strategies as st
 from pulse.kernels.key_state import Layout, fresh
 from pulse.kernels.knots import LINEAR, SAMPLES, STEP, TRUTHS
 from pulse.kernels.validate import (
+    ABOUT,
     BEGIN,
     CHANGED,
     END,
     EXPIRED,
+    EXTENDED,
     FIRST,
     KEY,
     KIND,
+    KINDS,
     LATE,
+    NO_GAP,
     NOT_FINITE,
     REPAIR,
     ROW,
     VALIDATED,
     VIOLATED,
+    VOID,
     Events,
     validate,
 )
-from tests import naive
+from tests.watching import watch
 
 NAMES = {
     VALIDATED: "validated",
     FIRST: "first",
     EXPIRED: "expired",
     VIOLATED: "violated",
+    EXTENDED: "extended",
     LATE: "late",
     NOT_FINITE: "not finite",
 }
@@ -88,11 +94,11 @@ def watched(draw):
         draw(st.sampled_from([(0.0, 0.5), (0.0, 0.0), (0.25, 0.0), (0.25, 0.5), (0.0, 2.0)])) for _ in truths
     ]
     slopes = [draw(st.sampled_from([0.0, 0.0, 0.5, -1.0])) for _ in truths]
-    return truths, keys, bounds, slopes, draw(st.sampled_from([1, 3, 50])) * SECOND, draw(st.randoms())
+    return truths, keys, bounds, slopes, draw(st.sampled_from([1, 2, 3, 50])) * SECOND, draw(st.randoms())
 
 
-@given(watched())
-def test_as_the_oracle(case) -> None:
+@given(watched(), st.sampled_from([None, 0, 1, 2]))
+def test_as_the_oracle(case, longer) -> None:
     truths, keys, bounds, slopes, horizon, random = case
     width = len(truths)
     queues = [[(g, one) for one in key] for g, key in enumerate(keys)]
@@ -103,19 +109,24 @@ def test_as_the_oracle(case) -> None:
     v = np.array([[*one[1], *slopes] for _, one in mixed], float).reshape(-1, 2 * width).T.copy()
     who = np.array([[g for g, _ in mixed]], np.int64)
     rules = np.array([[TRUTHS[truth], 0, a, width + a] for a, truth in enumerate(truths)])
-    found = validate(t, v, who, rules, np.array(bounds), horizon, fresh(len(keys), Layout(width, 2)))
-    total = np.zeros(len(NAMES) + 2, np.int64)
+    gap = None if longer is None else horizon + longer * SECOND
+    state = fresh(len(keys), Layout(width, 2))
+    found = validate(t, v, who, rules, np.array(bounds), horizon, state, NO_GAP if gap is None else gap)
+    total = np.zeros(KINDS, np.int64)
     for g, tuples in enumerate(keys):
-        expected = naive.watch(tuples, truths, bounds, horizon, slopes)
+        expected = watch(tuples, truths, bounds, horizon, slopes, gap)
         mine = np.flatnonzero(found.event[:, KEY] == g)
         event = found.event[mine]
         kinds = dict.fromkeys(np.flatnonzero(who[0] == g).tolist(), "validated")
-        kinds |= {int(e[ROW]): NAMES[int(e[KIND])] for e in event if e[KIND] != REPAIR}
+        kinds |= {int(e[ROW]): NAMES[int(e[KIND])] for e in event if e[KIND] not in (REPAIR, VOID)}
         assert list(kinds.values()) == expected.kinds
-        rows = [i for i in mine if found.event[i, KIND] <= REPAIR]
+        rows = [i for i in mine if found.event[i, KIND] <= VOID]
         assert len(rows) == len(expected.rows)
-        for i, (begin, end, lines, err) in zip(rows, expected.rows, strict=True):
-            assert (found.event[i, BEGIN], found.event[i, END]) == (begin, end)
+        for i, (begin, end, lines, err, about) in zip(rows, expected.rows, strict=True):
+            assert found.event[i, [BEGIN, END, ABOUT]].tolist() == [begin, end, about]
+            assert (found.event[i, KIND] == VOID) == (not lines)
+            if not lines:
+                continue
             np.testing.assert_allclose(found.c[i], np.array(lines, float), rtol=1e-14)
             if found.event[i, KIND] != REPAIR:
                 np.testing.assert_array_equal(found.err[i], np.array(err, float))
@@ -124,8 +135,9 @@ def test_as_the_oracle(case) -> None:
                     assert truth == "samples" or 0.0 <= found.err[i, a] <= 1e-14
         for kind, name in NAMES.items():
             total[kind] += expected.kinds.count(name)
-        total[REPAIR] += len(expected.rows) - sum(
-            kind in ("first", "expired", "violated") for kind in expected.kinds
+        total[VOID] += sum(not lines for _, _, lines, _, _ in expected.rows)
+        total[REPAIR] += sum(bool(lines) for _, _, lines, _, _ in expected.rows) - sum(
+            kind in ("first", "expired", "violated", "extended") for kind in expected.kinds
         )
     np.testing.assert_array_equal(found.counts(len(t)), total)
 
@@ -157,20 +169,52 @@ def test_a_line_that_left_the_model_is_repaired() -> None:
     assert kinds == [(0, FIRST), (2, REPAIR), (2, VIOLATED)]
     assert found.c[1, 0].tolist() == [0.5, 4.0]
     assert found.event[1, [BEGIN, END]].tolist() == [SECOND, 3 * SECOND]
-    assert 0 < found.err[1, 0] < 1e-14
+    # With u = 2**-53 and m = 8.5 the larger end: the slope is rounded three times, 3 u |8.5 - 0.5| <= 6 u m over the interval,
+    # and its evaluation adds 3 u (|c0| + |c1| t) <= 9 u m (kernels/rounding). Of these 15 u m the kernel makes 16.
+    assert found.err[1, 0] == 16 * 2.0**-53 * 8.5
 
 
 def test_samples_need_no_repair() -> None:
     assert check([0, 3], [0, 8], truth=SAMPLES)[0] == [(0, FIRST), (1, VIOLATED)]
 
 
-def test_an_expired_model_is_checked_until_its_end() -> None:
-    kinds, found = check([0, 10], [0, 5], truth=LINEAR, horizon=4)  # at 4 s the line is at 2
+def test_between_two_tuples_no_model_is_missing() -> None:
+    # The line leaves the model at 2 s, which ends at 4 s: the truth itself from the tuple before on.
+    kinds, found = check([0, 10], [0, 5], truth=LINEAR, horizon=4)
     assert kinds == [(0, FIRST), (1, REPAIR), (1, EXPIRED)]
-    assert found.event[1, [BEGIN, END]].tolist() == [0, 4 * SECOND]
-    assert check([0, 10], [0, 2.5], truth=LINEAR, horizon=4)[0] == [(0, FIRST), (1, EXPIRED)]
-    assert check([0, 4], [0, 0], horizon=4)[0] == [(0, FIRST), (1, EXPIRED)]  # ranges are half open
-    assert check([0, 3.999999], [0, 0], horizon=4)[0] == [(0, FIRST)]
+    assert found.event[1, [BEGIN, END]].tolist() == [0, 10 * SECOND]
+    # Where it leaves only after the end, from there on.
+    kinds, found = check([0, 10], [0, 2.5], truth=LINEAR, horizon=4)
+    assert kinds == [(0, FIRST), (1, REPAIR), (1, EXPIRED)]
+    assert found.event[1, [BEGIN, END, ABOUT]].tolist() == [4 * SECOND, 10 * SECOND, 0]
+
+
+def test_a_model_that_its_tuples_agree_with_goes_on() -> None:
+    kinds, found = check([0, 4, 8, 12, 16, 20], [5, 5.5, 4.5, 5, 5, 5], truth=LINEAR, horizon=10)
+    assert kinds == [(0, FIRST), (2, EXTENDED), (4, EXTENDED)]  # from half a horizon before the end on
+    assert (found.event[:, [BEGIN, END]] // SECOND).tolist() == [[0, 10], [10, 18], [18, 26]]
+    assert found.event[:, ABOUT].tolist() == [0, 0, 0]
+    assert check([0, 30], [5, 5.5], truth=LINEAR, horizon=10)[0] == [(0, FIRST), (1, EXTENDED)]
+    assert check([0, 4], [0, 0], horizon=4)[0] == [(0, FIRST), (1, EXTENDED)]
+    assert check([0, 1.999999], [0, 0], horizon=4)[0] == [(0, FIRST)]
+
+
+def test_a_silence_longer_than_the_gap_is_a_hole() -> None:
+    rules, who = np.array([[LINEAR, 0, 0, -1]]), np.zeros((1, 2), np.int64)
+    for last, expected in ((20, [FIRST, EXTENDED]), (21, [FIRST, VOID, EXPIRED])):
+        t, v, bounds = np.array([0, last * SECOND]), np.array([[5.0, 5.0]]), np.array([[0.0, 1.0]])
+        found = validate(t, v, who, rules, bounds, 10 * SECOND, fresh(1, Layout(1, 2)), 20 * SECOND)
+        assert found.event[:, KIND].tolist() == expected
+    assert found.event[1, [BEGIN, END]].tolist() == [0, 10 * SECOND]
+
+
+def test_a_model_above_what_is_allotted_by_now_is_not_extended() -> None:
+    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    check([0, 1], [5, 5], state=state, horizon=10)
+    state[1][:, layout.bound] = 0.5
+    kinds, found = check([2, 7], [5, 5], state=state, horizon=10)
+    assert kinds == [(1, EXPIRED)]
+    assert found.err[0, 0] == 0.5
 
 
 def test_a_relative_bound_is_held_against_the_truth_and_against_what_was_stated() -> None:

@@ -259,3 +259,90 @@ def test_bad_arguments_are_named(change, message):
     order |= change
     with pytest.raises(ValueError, match=message):
         window_average_every(**order)
+
+
+NEAR_A_CUT = [0.0, 1e-12, 3e-10, 9e-10, 1e-9, 1.5e-9]
+
+
+def at_second_five(off, left, right, err=(0.0, 0.0)):
+    """Windows of two seconds over two pieces that meet so many seconds from second five: by closing time ``(value, err)``."""
+    joint = 5.0 + off
+    made = window_average_every(
+        np.zeros(2, np.int64),
+        np.array([0.0, joint]),
+        np.array([joint, 20.0]),
+        np.array([left, right]),
+        [0, 2],
+        err=np.array(err),
+        size_us=2 * SECOND,
+        advance_us=SECOND,
+        total=True,
+    )
+    assert (made.certainty == 3).all()
+    return {t // SECOND: (made.values[i], made.err[i]) for _, t, i in windows_of(made, SECOND)}
+
+
+def exact_sum(t, joint, left, right):
+    """The integral over the two seconds before ``t`` of lines that change at ``joint``."""
+
+    def over(c, a, b):
+        return Fraction(c[0]) * (b - a) + Fraction(c[1]) * (b * b - a * a) / 2 if b > a else Fraction(0)
+
+    a, b = Fraction(t - 2), Fraction(t)
+    return over(left, a, min(max(joint, a), b)) + over(right, max(min(joint, b), a), b)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("off", NEAR_A_CUT)
+def test_a_piece_that_ends_just_beside_a_cut_loses_nothing(sign, off):
+    flat = [1e9, 0.0]
+    found = at_second_five(sign * off, flat, flat)
+    assert set(found) == set(range(2, 21))
+    for value, err in found.values():
+        assert abs(Fraction(value) - 2 * 10**9) <= Fraction(err)
+        assert err < 1e-4
+
+
+@pytest.mark.parametrize("moved", [-1e-9, -1e-12, 0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("off", [0.25e-6, 0.5 + 1.3e-7, -1e-12, 5e-10, -9e-10, 1e-12])
+def test_a_jump_at_an_end_that_was_solved_for_is_in_the_bound(off, moved):
+    left, right = [0.25, 1.0], [-7.0, 0.5]
+    joint = Fraction(5.0 + off) + Fraction(moved)
+    for t, (value, err) in at_second_five(off, left, right).items():
+        assert abs(Fraction(value) - exact_sum(t, joint, left, right)) <= Fraction(err)
+        assert err < (1e-7 if 4 < t < 8 else 1e-12)
+
+
+def test_a_jump_at_a_whole_microsecond_costs_nothing():
+    for off in (0.0, 0.3, 0.123457):
+        assert all(err < 1e-10 for _, err in at_second_five(off, [1e3, 0.0], [-1e3, 0.0]).values())
+    assert all(err < 1e-12 for _, err in at_second_five(0.25e-6, [1.0, 0.0], [1.0, 0.0]).values())
+
+
+@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-300])
+def test_windows_of_subnormal_values_lie_within_their_bounds(scale, total):
+    values = scale * np.array([1.0, 3.0, 2.0, 7.0, 5.0, 1.0, 1.0, 2.0])
+    n = len(values)
+    made = window_average_every(
+        np.arange(n) * SECOND,
+        np.zeros(n),
+        np.ones(n),
+        values[:, None],
+        [0, n],
+        err=np.zeros(n),
+        size_us=1_500_000,
+        advance_us=SECOND // 4,
+        total=total,
+    )
+    for _, t, place in windows_of(made, SECOND // 4):
+        exact = Fraction(0)
+        for i, value in enumerate(values):
+            begin, end = (
+                max(Fraction(i), Fraction(t, SECOND) - Fraction(3, 2)),
+                min(i + 1, Fraction(t, SECOND)),
+            )
+            exact += max(end - begin, 0) * Fraction(value)
+        exact = exact if total else exact / Fraction(3, 2)
+        assert abs(Fraction(made.values[place]) - exact) <= Fraction(made.err[place])
+        assert made.err[place] <= max(1e-320, 1e-13 * values.max())

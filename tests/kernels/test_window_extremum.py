@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,3 +191,52 @@ def test_bad_arguments_are_named(change, message):
     order |= {"size_us": 1, "advance_us": 1} | change
     with pytest.raises(ValueError, match=message):
         window_extremum_every(**order)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("moved", [-1e-9, -1e-12, 0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("off", [-9e-10, -6e-13, 0.0, 6e-13, 9e-10])
+@pytest.mark.parametrize(
+    ("left", "right"), [([0.0, 5.0], [0.0, 5.0]), ([3.0, 0.0], [-2e3, 4e2]), ([1.0, 0.0], [8.0, 0.0])]
+)
+def test_what_lies_within_a_nanosecond_of_a_cut_is_in_the_bound(left, right, off, moved, upper):
+    """Wherever within the tolerance the pieces meet in truth, unless they surely meet at the cut."""
+    joint = 5.0 + off
+    made = window_extremum_every(
+        (np.zeros(2, np.int64), [0.0, joint], [joint, 20.0], [left, right]),
+        [0, 2],
+        err=np.zeros(2),
+        certainty=np.full(2, 3, np.uint8),
+        size_us=2 * SECOND,
+        advance_us=SECOND,
+        upper=upper,
+    )
+    assert len(made.values) == 19
+    best = max if upper else min
+    true_joint = Fraction(joint) + (Fraction(moved) if off else 0)
+    for t, value, err in zip(range(2, 21), made.values, made.err, strict=True):
+        seen = []
+        for c, a, b in ((left, Fraction(0), true_joint), (right, true_joint, Fraction(20))):
+            a, b = max(a, Fraction(t - 2)), min(b, Fraction(t))
+            seen += [Fraction(c[0]) + Fraction(c[1]) * x for x in (a, b) if a < b]
+        jump = abs(left[0] - right[0] + 5.0 * (left[1] - right[1]))
+        # What the pieces say beyond their own ends is off by the slope.
+        loose = 2e-9 * max(abs(left[1]), abs(right[1])) if moved else 1e-15 * (2e3 if right[1] > 5 else 25.0)
+        assert abs(Fraction(value) - best(seen)) <= Fraction(err) + Fraction(loose)
+        assert err <= jump + 1e-6
+        assert err == 0.0 or (off and t in (5, 6, 7))
+
+
+def test_a_piece_that_agrees_with_its_neighbour_counts_however_little_of_it_is_in_the_window():
+    joint = 2.5 - 6e-13
+    made = window_extremum_every(
+        (np.zeros(2, np.int64), [0.0, joint], [joint, 7.0], [[1.0, 1.0], [-7.5, 5.0]]),
+        [0, 2],
+        err=np.ones(2),
+        certainty=np.full(2, 3, np.uint8),
+        size_us=2 * SECOND,
+        advance_us=SECOND // 2,
+        upper=True,
+    )
+    assert made.values[1] == 5.0  # at 2.5 s, as the second piece has it
+    assert (made.err == 1.0).all()

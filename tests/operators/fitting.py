@@ -119,6 +119,23 @@ def small_streams(draw: st.DrawFn, *, late: bool = True, holes: bool = True, kee
     return tuples(t.tolist(), k=k, u=u, x=x, y=y)
 
 
+EDGES = [(0.0, 1e300), (0.0, 1e-310), (0.0, 5e-324), (1e15, 0.25), (-4e15, 1.0), (1e15, 1e15)]
+
+
+@st.composite
+def extreme_streams(draw: st.DrawFn) -> pa.Table:
+    """Such streams in order, with values at the edges of floats: subnormal, near 1e300, on large offsets, and cancelling."""
+    table = draw(small_streams(late=False))
+    for name in ("x", "y"):
+        offset, scale = draw(st.sampled_from(EDGES))
+        moved = [
+            x if x is None or not math.isfinite(x) else offset + scale * x
+            for x in table.column(name).to_pylist()
+        ]
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(moved, pa.float64()))
+    return table
+
+
 @st.composite
 def specs(draw: st.DrawFn, *, nonfinite: str | None = None) -> FitSpec:
     """Any truths, bounds on values and integrals, degrees and gaps."""

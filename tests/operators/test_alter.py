@@ -7,13 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
 from pulse.operators.alter import Alter
-from pulse.operators.sample import sample
+from pulse.operators.sample import sample, to_tuples
 from pulse.stream.accents import Accent, AlterData
 from pulse.stream.affine import Affine
 from pulse.stream.description import Description
@@ -25,6 +24,10 @@ SECOND = 1_000_000
 
 # Exact in doubles, so that nothing but the meaning is compared.
 maps = st.builds(Affine, st.sampled_from([2, 4, "1/2", "1/4", 1]), st.sampled_from([0, 0, 1, -3, "1/2"]))
+# No doubles, offsets beside which a value is nothing, and such as a value cancels with.
+rounding = st.sampled_from(
+    ["(y - 32) * 5/9", "y * 9/5 + 32", "y / 3", "y * 7/10 + 1e9", "y + 0.1", "y - 1e15", "y * 1e-9", "y * 1e12 / 7", "y / 4"]
+).map(Affine.parse)  # fmt: skip
 instants = st.integers(-1, 14).map(lambda half: EPOCH_US + half * SECOND // 2)
 texts = st.sampled_from(
     ["true", "k = 'a'", "k != 'b'", "k in ('a', 'c', 'z')", "n = 1", "n > 0 and k = 'a'", "n >= 1/2",
@@ -44,6 +47,7 @@ def descriptions(draw):
 
 
 logs = st.lists(st.builds(Alteration, instants, descriptions(), maps), max_size=5)
+rounded_logs = st.lists(st.builds(Alteration, instants, descriptions(), rounding), max_size=4)
 
 
 def altered(log, row, value, at):
@@ -73,7 +77,7 @@ def row_at(relation, group, at, point):
     return int(rows[0])
 
 
-@given(relations(), logs)
+@given(relations(), logs | rounded_logs)
 def test_segments_say_what_the_accents_make_of_every_value(relation, log):
     steps = Steps.of(log, time="t")
     out = Alter({"x": steps}).segments(relation)
@@ -85,11 +89,45 @@ def test_segments_say_what_the_accents_make_of_every_value(relation, log):
             expected = altered(log, mine, old["x"], at)
             there = row_at(out, int(relation.group[row]), at, bool(relation.is_point[row]))
             now = contract.row_values(out, there, Fraction(at), {"x": Fraction(0), "y": Fraction(0)})
-            x, y, err = now["x"], now["y"], out.err["x"][there]
-            assert x == pytest.approx(float(expected), abs=1e-6 * (abs(relation.lo[row]) > 1e6) + 1e-9)
+            y, err = now["y"], Fraction(out.err["x"][there])
             assert y == old["y"]
-            scale = altered(log, mine, 1, at) - altered(log, mine, 0, at)
-            assert err == scale * Fraction(relation.err["x"][row])
+            shift = altered(log, mine, 0, at)
+            scale = altered(log, mine, 1, at) - shift
+            before = scale * Fraction(relation.err["x"][row])
+            # What is there beside the scaled bound is rounding, no less than was rounded: of the model itself, and as evaluated.
+            assert abs(now["x"] - expected) <= err - before
+            assert abs(Fraction(evaluated(out, there, at)) - expected) <= err - before + spare(
+                relation, row, scale
+            )
+            assert err - before <= Fraction(1e-13) * (scale * size(relation, row) + abs(shift) + before)
+
+
+def furthest(relation, name):
+    """The largest sum of terms of a relation's rows, with room for the maps here."""
+    far = np.maximum(np.abs(relation.lo), np.abs(relation.hi))
+    sizes = sum(np.abs(c) * far**i for i, c in enumerate(relation.models[name].T)) + relation.err[name]
+    return 4.0**5 * (sizes.max(initial=0.0) + 100.0)
+
+
+def size(relation, row):
+    """The sum of a row's terms, each as large as it gets."""
+    far = Fraction(max(abs(relation.lo[row]), abs(relation.hi[row])))
+    return sum(abs(Fraction(c)) * far**i for i, c in enumerate(relation.models["x"][row]))
+
+
+def spare(relation, row, scale):
+    """What evaluating a row may round, which its own bound is to have room for."""
+    return (
+        scale * size(relation, row) * Fraction(2) ** -49 if (relation.models["x"][row][1:] != 0).any() else 0
+    )
+
+
+def evaluated(relation, row, at):
+    """A value as a user evaluates it: Horner's rule in doubles."""
+    offset, value = (at - int(relation.ref[row])) / 1e6, 0.0
+    for c in reversed(relation.models["x"][row].tolist()):
+        value = value * offset + c
+    return value
 
 
 @given(relations(), logs)
@@ -107,7 +145,10 @@ def test_undone_it_is_what_it_was(relation, log):
         "right",
     ) - 1  # fmt: skip
     assert np.allclose(back.models["x"], relation.models["x"][row_of], rtol=1e-12, atol=1e-9)
-    assert np.array_equal(back.err["x"], relation.err["x"][row_of])
+    assert (back.err["x"] >= relation.err["x"][row_of]).all()
+    far = np.maximum(np.abs(relation.lo), np.abs(relation.hi))
+    sizes = sum(np.abs(c) * far**i for i, c in enumerate(relation.models["x"].T)) + relation.err["x"] + 1000.0
+    assert (back.err["x"] <= relation.err["x"][row_of] + 1e-13 * sizes[row_of]).all()
     assert (back.drift["x"] >= relation.drift["x"][row_of] - 1e-12).all()
 
 
@@ -126,7 +167,35 @@ def test_samples_agree_with_segments(relation, log):
     assert np.array_equal(there, after.certainty > 0)
     for name in ("x", "y"):
         assert np.allclose(before.values[name][there], after.values[name][there], rtol=1e-9, atol=1e-6)
-        assert np.array_equal(before.err[name][there], after.err[name][there])
+        # A segment's bound is for all of it, and counts its terms: those about a far reference are large.
+        assert (after.err[name][there] >= before.err[name][there] * (1 - 1e-12)).all()
+        assert (after.err[name][there] <= before.err[name][there] + 1e-13 * furthest(relation, name)).all()
+
+
+@given(relations(points=False), logs | rounded_logs)
+def test_samples_and_tuples_have_room_for_rounding(relation, log):
+    alter = Alter({"x": Steps.of(log, time="t")})
+    plain = sample(relation, SECOND // 2)
+    altered_samples, on_stretches = alter.samples(plain), alter.on_stretches(plain)
+    there = np.flatnonzero(plain.certainty > 0)
+    of_key = ["k", "n"]
+    for i in there:
+        group = int(plain.of_group[i])
+        mine = {name: plain.keys[plain.columns.key_names.index(name)][group].as_py() for name in of_key}
+        mine["u"] = plain.unmodelled["u"][int(i)].as_py()
+        at = int(plain.times[i])
+        value, shift = altered(log, mine, plain.values["x"][i], at), altered(log, mine, 0, at)
+        scale = altered(log, mine, 1, at) - shift
+        before = scale * Fraction(plain.err["x"][i])
+        err = Fraction(altered_samples.err["x"][i])
+        assert abs(Fraction(altered_samples.values["x"][i]) - value) <= err - before
+        assert err - before <= Fraction(1e-13) * (
+            scale * abs(Fraction(plain.values["x"][i])) + abs(shift) + before
+        )
+    if on_stretches is not None:
+        table = to_tuples(plain, ("k", "n", "x"), possible=True, altered=on_stretches)
+        assert table.column("x").to_pylist() == altered_samples.values["x"][there].tolist()
+        assert table.column("x_err").to_pylist() == altered_samples.err["x"][there].tolist()
 
 
 @given(logs, st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), instants), max_size=8))
@@ -169,7 +238,7 @@ def test_integers_and_nulls_of_tuples():
     assert Alter({"x": steps}).tuples(fine, schema).column("x").to_pylist() == [3.0, 1.5, None]
 
 
-@given(relations(points=False, holes=False, bounds=(0.25, 1.0)), logs)
+@given(relations(points=False, holes=False, bounds=(0.25, 1.0)), logs | rounded_logs)
 def test_drift_bounds_the_integral_of_any_truth(relation, log):
     """The truth that lies at the bound everywhere has the largest integral of all; it is exact on the grid."""
     out = Alter({"x": Steps.of(log, time="t")}).segments(relation)

@@ -51,8 +51,10 @@ def test_windows_keep_every_truth(relation: Relation, function: str, size: int, 
                     and (spans[i][1] > at - size or spans[i][0] == spans[i][1] > at - size)
                 ]
                 assert set(touched) <= set(ids[row])
-                assert made.certainty[row] <= min(relation.certainty[i] for i in touched)
-                assert made.err["w"][row] <= max(relation.err["x"][i] for i in rows)
+                assert made.certainty[row] == min(relation.certainty[i] for i in touched)
+                assert (
+                    made.err["w"][row] <= max(relation.err["x"][i] for i in rows) + 10 * slack
+                )  # a shift's rounding
 
 
 def test_only_the_rows_of_its_windows_bound_a_piece() -> None:

@@ -19,6 +19,7 @@ from tests import certificates
 from tests.operators.fitting import (
     EPOCH,
     cut,
+    extreme_streams,
     fit_chunks,
     fit_units,
     replaced,
@@ -42,7 +43,7 @@ def test_chunks_make_no_difference(table: pa.Table, spec: FitSpec, at: list[int]
     else:  # which of the models that even the integrals out is chosen may hang on the last digit; what is covered may not
         np.testing.assert_allclose(np.sum(one.hi - one.lo), np.sum(many.hi - many.lo), rtol=1e-12)
         assert one.is_point.sum() == many.is_point.sum()
-    counted = [replace(fitter.counts, missed=0) for fitter in (a, b)]
+    counted = [replace(fitter.counts, missed=0, changing={}) for fitter in (a, b)]
     assert counted[0] == counted[1]
     assert a.counts.superseded == replaced(table, spec)
 
@@ -65,6 +66,39 @@ def test_no_instant_lies_outside_its_certificate(table: pa.Table, spec: FitSpec)
     found, counts = fit_units([table], spec)
     wrong = certificates.problems(table, found.segments, spec)
     assert [text for text in wrong if "asked" not in text or not counts.missed] == []
+
+
+@given(extreme_streams(), specs(), cuts)
+def test_no_instant_lies_outside_its_certificate_at_the_edges_of_floats(
+    table: pa.Table, spec: FitSpec, at: list[int]
+) -> None:
+    for units in ([table], cut(table, at)):
+        found, counts = fit_units(units, spec)
+        wrong = certificates.problems(table, found.segments, spec)
+        missed = counts.missed + found.missed
+        assert [text for text in wrong if "asked" not in text or not missed] == []
+
+
+def test_values_near_1e300_whose_integral_is_beyond_floats_have_an_unknown_drift() -> None:
+    table = tuples([0, 1e8, 2e8, 3e8], x=[3e300, 3.05e300, 3e300, 3.1e300])
+    for truth in ("step", "linear"):
+        for degree in (1, "auto", 2):
+            spec = FitSpec.of(stream(x=truth), error=1e299, degree=degree)
+            segments, fitter = fit_chunks([table], spec)
+            assert fitter.counts.missed == 0
+            assert np.isfinite(segments.err("x")).all()
+            assert segments.drift("x").mask.any()
+            assert certificates.problems(table, segments, spec) == []
+    asked = FitSpec.of(stream(x="linear"), drift=1)
+    _, fitter = fit_chunks([table], asked)
+    assert fitter.counts.missed > 0
+
+
+def test_values_that_change_by_more_than_floats_hold_name_key_and_instant() -> None:
+    with pytest.raises(
+        FitError, match=r"key \('a',\) at 2023-11-14T22:13:20.*values change by more than float64 can hold"
+    ):
+        fit_chunks([tuples([0, 1e-6], x=[0, 1e306])], LINEAR)
 
 
 @given(small_streams(), specs())
@@ -236,5 +270,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_constants_on_a_slope_name_key_and_instant() -> None:
     spec = FitSpec.of(stream(x="linear"), error=0, degree=0)
-    with pytest.raises(FitError, match=r"key \('a',\) after 2023-11-14T22:13:2\d.*use degree 1"):
+    with pytest.raises(
+        FitError, match=r"key \('a',\) after 2023-11-14T22:13:2\d.*use lines \(degree 1, or auto\)"
+    ):
         fit_chunks([tuples([0, 1, 2], x=[1, 1, 2])], spec)

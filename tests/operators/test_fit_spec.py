@@ -49,7 +49,13 @@ def test_without_a_degree_an_integral_gets_constants_or_lines_all_else_lines() -
     assert FitSpec.of(steps, drift="0.005%").to_json()["degree"] == "auto"
     assert FitSpec.of(steps, drift="0.005%", degree=1).to_json()["degree"] == 1
     assert FitSpec.of(steps, error=1).to_json()["degree"] == 1
-    assert FitSpec.of(steps, error=1, drift=1).to_json()["degree"] == 1
+    assert FitSpec.of(steps, error=1, drift=1).to_json()["degree"] == "auto"
+    assert FitSpec.of(steps, error=1, drift=1, degree=1).to_json()["degree"] == 1
+    lines = StreamSchema.of(time="t", modelled={"x": "linear", "y": "step"})
+    assert (
+        FitSpec.of(lines, error=1, drift=1).to_json()["degree"] == 1
+    )  # constants on slopes may miss one for the other
+    assert FitSpec.of(lines, error={"x": 1}, drift={"y": 1}).to_json()["degree"] == "auto"
     assert (
         FitSpec.of(StreamSchema.of(time="t", modelled={"x": "linear"}), drift=1).to_json()["degree"] == "auto"
     )

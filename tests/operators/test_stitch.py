@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulse.operators.fit import FitCounts
 from pulse.operators.fit_ends import FIRST, LAST
 from pulse.operators.fit_spec import FitSpec
-from pulse.operators.stitch import LateUnits, _running_max_before, part_table, stitch
+from pulse.operators.stitch import LateUnits, Stitched, _running_max_before, part_table, stitch
 from tests import certificates
 from tests.operators.fitting import (
     EPOCH,
@@ -74,6 +75,52 @@ def test_fifty_cuts(truth: str, asked: dict[str, str]) -> None:
     assert certificates.problems(table, found.segments, spec) == []
     assert counts.missed + found.missed == 0
     assert len(whole) < len(found.segments) <= len(whole) + 4 * 51
+
+
+def strictly_within(found: Stitched, counts: FitCounts, asked: float) -> bool:
+    """Whether no drift is certified above what was asked, by whatever share; or it is said that some are."""
+    drift = found.segments.drift("x")
+    assert not drift.mask.any()
+    return not len(drift) or bool(drift.max() <= asked) or counts.missed + found.missed > 0
+
+
+@pytest.mark.parametrize("truth", ["step", "linear"])
+@pytest.mark.parametrize("error", [None, "0.02", "0.004"])
+@pytest.mark.parametrize("drift", [0.01, 0.002])
+def test_what_units_inherit_does_not_exceed_the_drift_that_was_asked(
+    truth: str, error: str | None, drift: float
+) -> None:
+    """A millionth of the bound was handed on from unit to unit and added to what each of them used up."""
+    table = walk(6_000)
+    spec = FitSpec.of(stream(x=truth), error=error, drift=drift)
+    found, counts = fit_units(cut(table, list(range(0, 6_000, 40))), spec)
+    assert strictly_within(found, counts, drift)
+    # A bound on the value may leave a difference of the integrals that the next unit cannot spare: then it is said.
+    assert error is not None or counts.missed + found.missed == 0
+    wrong = certificates.problems(table, found.segments, spec)
+    assert [text for text in wrong if "asked" not in text or not found.missed] == []
+
+
+@given(small_streams(late=False), st.sampled_from(["step", "linear"]), st.sampled_from([0.5, 2.0]), cuts)
+def test_the_drift_asked_is_kept_strictly_or_it_is_said(
+    table: pa.Table, truth: str, drift: float, at: list[int]
+) -> None:
+    spec = FitSpec.of(stream(x=truth), error=0.75, drift=drift)
+    found, counts = fit_units(cut(table, at), spec)
+    assert strictly_within(found, counts, drift)
+
+
+def test_an_integral_beyond_floats_is_unknown_in_the_units_after_it() -> None:
+    huge = tuples([0, 1e8, 2e8], x=[3e300, 3.05e300, 3e300])
+    more = tuples([3e8, 4e8], x=[1.0, 2.0])
+    spec = FitSpec.of(stream(x="step"), error=1e299)
+    found, _ = fit_units([huge, more], spec)
+    assert np.isfinite(found.segments.err("x")).all()
+    assert found.segments.drift("x").mask.all()
+    whole, _ = fit_chunks([pa.concat_tables([huge, more])], spec)
+    assert whole.drift("x").mask.all()
+    known, _ = fit_units([more], spec)
+    assert not known.segments.drift("x").mask.any()
 
 
 def test_a_step_holds_over_the_cut() -> None:

@@ -10,11 +10,13 @@ import pytest
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.nodes import Exchange, walk
 from pulse.plan.optimise import FINAL, RULES, optimise
+from pulse.plan.rules.distances_in_planes import distances_in_planes
 from pulse.plan.show import show
 from tests.plan.reading import read_cases, read_plan
 
 FIXTURES = Path(__file__).parent / "fixtures"
-FUNCTIONS = {rule.__name__: rule for rule in (*RULES, FINAL)} | {
+ALL = (*RULES, FINAL, distances_in_planes)  # the last of them where the streams are known
+FUNCTIONS = {rule.__name__: rule for rule in ALL} | {
     "optimise": optimise,
     "place_exchanges": place_exchanges,
 }
@@ -45,5 +47,5 @@ def test_the_notation_reads_back(rule: str, before: str, after: str) -> None:
 def test_every_rule_has_a_file_and_a_fixture() -> None:
     rules = Path(importlib.import_module("pulse.plan.rules").__file__ or "").parent
     files = {path.stem for path in rules.glob("*.py")} - {"__init__"}
-    assert files == {rule.__name__ for rule in (*RULES, FINAL)}
+    assert files == {rule.__name__ for rule in ALL}
     assert files | {"optimise", "place_exchanges"} == {path.stem for path in FIXTURES.glob("*.txt")}

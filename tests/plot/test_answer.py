@@ -11,6 +11,7 @@ import pytest
 
 from pulse.plot import PlotError, plot_answer
 from pulse.plot.curves import COLUMNS
+from pulse.plot.shading import column_shares
 from pulse.plot.style import SHADES
 from pulse.store.model import Model
 from tests.runtime.asking import MACD, local, prices
@@ -38,7 +39,8 @@ def test_tuples_by_key(stored: Model, tmp_path: Path) -> None:
     (legend,) = figure.legends
     said = [text.get_text() for text in legend.get_texts()]
     assert said[:2] == ["diff", "its error"]
-    assert said[2:] == [name for name in SHADES if name in table.column("certainty").to_pylist()]
+    certainty = table.column("certainty").to_pylist()
+    assert [text.partition(",")[0] for text in said[2:]] == [name for name in SHADES if name in certainty]
     figure.savefig(tmp_path / "answer.png")
     assert (tmp_path / "answer.png").read_bytes().startswith(b"\x89PNG")
 
@@ -136,6 +138,55 @@ def test_of_very_many_tuples_the_envelope_is_drawn_and_what_is_unsure_is_not_hid
     found = shaded(axes)
     assert len(found["possible"]) == 1
     assert found["possible"][0][0] <= 77_777 <= found["possible"][0][1]
+
+
+def stacked(axes: Any) -> dict[str, Any]:
+    """The heights of the ground by certainty, as ``(points, x in seconds and height)``."""
+    from matplotlib.colors import to_rgba
+
+    return {
+        name: np.concatenate([path.vertices * [86_400, 1] for path in ground.get_paths()])
+        for name, (colour, alpha, _) in SHADES.items()
+        for ground in axes.collections
+        if tuple(ground.get_facecolor()[0]) == to_rgba(colour, alpha) and ground.get_zorder() < 1
+    }
+
+
+def test_a_column_of_the_picture_shows_the_shares_of_what_it_holds() -> None:
+    """Every fifth tuple is likely, all the way: the picture must not look as if nothing were certain."""
+    n = 100 * COLUMNS
+    certainty = (["certain"] * 4 + ["likely"]) * (n // 5)
+    figure = plot_answer(samples(certainty), modelled=["x"], rate=1_000_000)
+    (axes,) = figure.axes
+    found = stacked(axes)
+    certain, likely = found["certain"], found["likely"]
+    assert (certain[:, 1].min(), likely[:, 1].max()) == (0.0, pytest.approx(1.0))
+    assert np.median(certain[certain[:, 1] > 0.0, 1]) == pytest.approx(0.8, abs=0.01)
+    assert likely[:, 1].min() == pytest.approx(0.8, abs=0.05)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][2:] == ["certain, 80 %", "likely, 20 %"]
+
+
+def test_shares_of_columns_are_those_of_their_time_and_hide_nothing() -> None:
+    begin = np.array([0, 10, 20, 35, 60])
+    end = np.array([10, 20, 35, 40, 60])
+    certainty = np.array(["certain", "likely", "certain", "possible", "possible"], dtype=object)
+    shares = column_shares(begin, end, certainty, np.linspace(0, 80, 5))
+    np.testing.assert_allclose(
+        shares, [[0.5, 0.75, 0.0, 0.0], [0.5, 0.0, 0.0, 0.0], [0.0, 0.25, 0.0, 0.03]], atol=1e-12
+    )
+
+
+def test_what_is_unsure_for_a_moment_is_seen_among_many_ranges() -> None:
+    n = 10 * COLUMNS
+    certainty = ["certain", "likely"] * (n // 2)
+    certainty[3_333] = "possible"
+    figure = plot_answer(samples(certainty), modelled=["x"], rate=1_000_000)
+    heights = stacked(figure.axes[0])["possible"]
+    thick = heights[:, 1].max() - np.median(heights[:, 1])
+    assert thick <= 0.2
+    (legend,) = figure.legends
+    assert legend.get_texts()[-1].get_text() == "possible, < 0.1 %"
 
 
 def test_a_rate_says_where_tuples_are_left_out() -> None:

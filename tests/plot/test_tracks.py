@@ -8,6 +8,7 @@ import pytest
 
 from pulse.core import SegmentBatch, StreamSchema
 from pulse.plot import PlotError, Together, plot_tracks
+from pulse.plot.bulk import outside_bulk
 from pulse.plot.tracks import _MOST_STROKES
 
 pytest.importorskip("matplotlib")
@@ -134,3 +135,93 @@ def test_what_has_no_positions_has_no_map() -> None:
     assert plot_tracks(batch, x="a", y="b").axes[0].get_xlabel() == "a (km)"
     with pytest.raises(PlotError, match="got c"):
         plot_tracks(batch, x="a", y="c")
+
+
+def crowd(*wild: tuple[float, float], vessels: int = 40) -> SegmentBatch:
+    """Vessels around the origin that go 100 m each; the first is reported once, or more often, somewhere else."""
+    at = np.linspace(-5000.0, 5000.0, vessels)
+    ways = [(i, 0.0, (x, 0.5 * x), (x + 100.0, 0.5 * x)) for i, x in enumerate(at)]
+    for number, place in enumerate(wild):
+        home = (at[0] + 100.0, 0.5 * at[0])
+        ways += [(0, 100.0 + 20 * number, home, place), (0, 110.0 + 20 * number, place, home)]
+    begin, end = (np.array([way[i] for way in ways]) for i in (2, 3))
+    return SegmentBatch.from_arrays(
+        StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"}),
+        keys={"id": [way[0] for way in ways]},
+        ref=[round(way[1] * SECOND) for way in ways],
+        lo=0.0,
+        hi=10.0,
+        models={
+            name: np.column_stack([begin[:, a], (end - begin)[:, a] / 10.0]) for a, name in enumerate("xy")
+        },
+        err={"x": 1.0, "y": 1.0},
+    )
+
+
+def test_a_wild_position_does_not_shrink_the_map_to_a_dot() -> None:
+    figure = plot_tracks(crowd((4e6, -9e6)))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    (left, right), (below, above) = axes.get_xlim(), axes.get_ylim()
+    assert -12.0 < left < -5.0 < 5.1 < right < 12.0
+    assert -12.0 < below < -2.5 < 2.5 < above < 12.0
+    assert axes.get_title(loc="left") == "40 tracks; 2 segments of 1 track lead outside the map"
+    assert outside_bulk(crowd((4e6, -9e6))).keys == [0]
+
+
+def test_several_wild_positions_on_either_side() -> None:
+    batch = crowd((4e6, 0.0), (-7e6, 0.0), (0.0, 3e5), vessels=400)
+    (axes,) = plot_tracks(batch).axes
+    assert axes.get_xlim()[1] < 12.0
+    assert "6 segments of 1 track" in axes.get_title(loc="left")
+
+
+def straight(*lasting: float, far: float = 4e6) -> SegmentBatch:
+    """One vessel on a straight way of two segments, with a report from far away between them; how long each segment lasts."""
+    ends = [0.0, 5000.0, far, 5100.0, 9000.0]
+    slopes = [(b - a) / seconds for a, b, seconds in zip(ends, ends[1:], lasting, strict=False)]
+    return SegmentBatch.from_arrays(
+        StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"}),
+        keys={"id": [1] * 4},
+        ref=[round(SECOND * sum(lasting[:i])) for i in range(4)],
+        lo=0.0,
+        hi=np.array(lasting),
+        models={"x": np.column_stack([ends[:4], slopes]), "y": np.zeros((4, 1))},
+        err={"x": 1.0, "y": 1.0},
+    )
+
+
+def test_a_wild_position_among_few_segments_is_told_by_how_short_it_lasts() -> None:
+    found = outside_bulk(straight(900.0, 10.0, 10.0, 800.0))
+    assert (found.segments, found.keys, found.across) == (2, [1], (0.0, 9000.0))
+    assert not outside_bulk(straight(900.0, 100.0, 100.0, 800.0)).segments  # a journey: it takes its time
+    assert not outside_bulk(straight(900.0, 10.0, 10.0, 800.0, far=2e4)).segments
+
+
+def test_the_whole_map_is_drawn_when_asked() -> None:
+    (axes,) = plot_tracks(crowd((4e6, -9e6)), whole=True).axes
+    assert axes.get_xlim()[1] > 4000
+    assert axes.get_title(loc="left") == "40 tracks"
+
+
+def test_a_map_that_grows_without_a_gap_is_drawn_whole() -> None:
+    """A voyage that leads far away is no wild position, nor is a second harbour that many lie in."""
+    n = 200
+    at = np.r_[np.linspace(0.0, 1000.0, n - 20), 1000.0 * 1.4 ** np.arange(20)]
+    far = np.r_[np.linspace(0.0, 1000.0, n - 20), 9e6 + np.arange(20.0)]
+    for place in (at, far):
+        batch = SegmentBatch.from_arrays(
+            StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "linear"}),
+            keys={"id": np.arange(n)},
+            ref=np.zeros(n, np.int64),
+            lo=0.0,
+            hi=1.0,
+            models={"x": place[:, None], "y": np.zeros((n, 1))},
+            err={"x": 0.0, "y": 0.0},
+        )
+        assert not outside_bulk(batch).segments
+
+
+def test_few_or_standing_tracks_are_drawn_whole() -> None:
+    assert not outside_bulk(fleet()).segments
+    assert not outside_bulk(fleet().filter(np.zeros(4, dtype=bool))).segments

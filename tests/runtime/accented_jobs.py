@@ -108,7 +108,7 @@ class Run:
         self.prediction.now = now
         watermark = None if now is None else self.follower.watermark(now, self.lateness)
         if watermark is not None:
-            self.prediction.advance(watermark)
+            self.prediction.advance(watermark, heard.drops)
         self.follower.settle(now, watermark, self.prediction.validators)
         self.parts.append(
             numbered([(emission.changes, now or 0)], self.predictor.standing.schema, len(self.parts))

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_parcels import LinePacker, Packer, unpacked_table
 from pulse.runtime.predictive_rows import CHANGES
 from pulse.runtime.predictive_solving import Solving
@@ -22,9 +21,9 @@ from pulse.runtime.spread import coalesced
 
 
 def packed(
-    stream: str, table: pa.Table, key: str, places: int, accents: str | None = None
+    stream: str, table: pa.Table, key: str, places: int, accents: str | None = None, time: str = "t"
 ) -> list[dict[str, Any]]:
-    """A batch's tuples as Spark would hand them on."""
+    """A batch's tuples as Spark hands them to the first stage; every place also gets the batch's newest time."""
     n = table.num_rows
     place = np.array([hash_of(one) % places for one in table.column(key).to_pylist()], np.int32)
     table = table.append_column("_place", pa.array(place))
@@ -32,9 +31,8 @@ def packed(
     table = table.append_column("_origin", pa.array(["file:/a"] * n))
     table = table.append_column("_block", pa.array([0] * n, pa.int64()))
     batches = iter(table.combine_chunks().to_batches(max_chunksize=40))
-    return [
-        row for batch in Packer(stream, accents=accents, places=places)(batches) for row in batch.to_pylist()
-    ]
+    packer = Packer(stream, accents=accents, places=places, time=time)
+    return [row for batch in packer(batches) for row in batch.to_pylist()]
 
 
 def dealt(tables: Mapping[str, pa.Table], key: str, buckets: int) -> pd.DataFrame:
@@ -58,10 +56,10 @@ class Places:
         for place, rows in frame.groupby("place"):
             before = self.kept.get(int(place))
             kept, more = self.processor.work(
-                int(place), None if before is None else unpack_state(before), iter([rows])
+                int(place), None if before is None else self.processor.unpack(before), iter([rows])
             )
             if kept is not None:
-                self.kept[int(place)] = pack_state(kept)
+                self.kept[int(place)] = self.processor.pack(kept)
             out += more
         return pd.DataFrame(out)
 
@@ -72,8 +70,8 @@ def parcels(
     """A batch with its accents as Spark would hand it to the first stage."""
     found: list[dict[str, Any]] = []
     for stream, table in tables.items():
-        key, accents = predictor.specs[stream].schema.key_names[0], predictor.hears[stream].column
-        found += packed(stream, table, key, places, accents)
+        schema, accents = predictor.specs[stream].schema, predictor.hears[stream].column
+        found += packed(stream, table, schema.key_names[0], places, accents, schema.time)
     for stream, said in lines.items():
         text = pa.record_batch({"value": ["\n".join(said)], "modified": [8], "origin": ["file:/log"]})
         for batch in LinePacker(stream, places)(iter([text])):

@@ -89,15 +89,19 @@ def test_what_it_says_of_itself(stored: Model) -> None:
     assert repr(selective).endswith("symbol; segments only (no rate); on Spark, runs when asked)")
 
 
-def test_explained_with_parameters_as_asked(stored: Model) -> None:
+def test_explained_with_the_values_of_its_parameters(stored: Model) -> None:
     answer = local().sql(MACD, streams={"S": stored}, short=4, long=12)
-    assert ":short" in answer.explain()
+    text = answer.explain()
+    assert "over 4 s" in text
+    assert "over 12 s" in text
+    assert "parameters: :short = 4, :long = 12" in text
+    assert text == local().explain(MACD, streams={"S": stored}, short=4, long=12)
     assert local().explain(MACD, streams={"S": stored}) == local().explain(
         MACD, streams={"S": stored}, short=4
     )
     bound = local().explain(MACD, streams={"S": stored}, short=4, long=12)
     assert "over 4 s" in bound
-    assert ":short" not in bound
+    assert "over :short" not in bound
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------
@@ -139,3 +143,22 @@ def test_parameters_as_keywords_or_in_a_mapping(stored: Model) -> None:
     assert answer.segments().num_rows > 0
     both = local().sql(MACD, streams={"S": stored}, parameters={"short": 4}, long=12)
     assert both.query.parameters == ()
+
+
+def test_notes_of_what_is_read_as_of_a_time(stored: Model) -> None:
+    session, text = local(), "select symbol, price from S where price > 20 sample every 1 s"
+    assert session.sql(text, streams={"S": stored}).notes == ()
+    assert session.sql(text, streams={"S": stored}, version=1).notes == ()
+    asked = [
+        session.sql(text, streams={"S": stored}, as_of="2020-09-13 12:27:00"),
+        session.sql(f"{text} as of '2020-09-13 12:27:00'", streams={"S": stored}),
+        session.sql(f"{text} as of :when", streams={"S": stored}, when="2020-09-13 12:27:00"),
+        session.sql(text, streams={"S": session.open(stored.path, as_of="2020-09-13 12:27:00")}),
+    ]
+    for answer in asked:
+        (note,) = answer.notes
+        assert note.startswith("S as of 2020-09-13T12:27:00")
+        assert "count as known at their own times" in note
+        assert note in answer.explain()
+    both = "select A.symbol, A.price - B.price as d from S A as of '2020-09-13 12:27:00' join S B on (A.symbol = B.symbol)"
+    assert len(session.sql(both, streams={"S": stored}).notes) == 1

@@ -104,6 +104,16 @@ QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
         "select symbol, price from S where symbol = 'a' union all select symbol, price - 1 from S where symbol > 'c'",
         {},
     ),
+    "union of aggregates and of a join on equal keys": (
+        "select 'w' as source, symbol, avg(price) as a, max(price) as b from S[size 8 advance 4] "
+        "union all select 'j', S.symbol, S.price, P.price from S join P on S.symbol = P.symbol",
+        {},
+    ),
+    "a deviation": (
+        "select symbol, sqrt(avg(squares) - avg(price) * avg(price)) as d from "
+        "(select symbol, price, price * price as squares from S) as Q[size 8 advance 4] group by symbol",
+        {},
+    ),
     "text keys": (
         "select symbol, max(price) as m from S[size 8 advance 4] where symbol in ('a', 'e', 'no')",
         {},
@@ -156,7 +166,7 @@ def test_possible_ranges_and_causes_are_the_same(on_spark: pulse.Session, models
     got = asked(on_spark, models, text, **how).segments()
     assert rows_of(got) == rows_of(wanted)
     certainty = set(wanted.column("certainty").to_pylist())
-    assert certainty >= ({"likely"} if "over keys" in name else {"likely", "possible"})
+    assert certainty >= ({"certain"} if "over keys" in name else {"likely", "possible"})
     for row in wanted.column("lineage").to_pylist():
         causes = [(one["segment_id"], one["key"]) for one in row]
         assert len(causes) == len(set(causes)) > 0

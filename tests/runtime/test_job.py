@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pulse.core.expression import TRUE, Column, Comparison, Constant
-from pulse.plan.nodes import PlanError
+from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression
+from pulse.plan.nodes import Grid, PlanError
 from pulse.runtime import job as job_module
 from pulse.runtime.job import Job, RateError, prepare
 from pulse.store.model import Model
@@ -155,10 +155,14 @@ def test_any_distance_makes_a_grid(
 
 
 def test_a_distance_must_be_a_number(models: dict[str, Model], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert job_module._reach(None) == 0.0
+    def grid(reach: Expression | None) -> Grid:
+        return Grid(position=None, reach=reach, bucket=1, margin=(), stretch=2.0)
+
+    assert job_module._reach(grid(None)) == 0.0
+    assert job_module._reach(grid(Constant(5))) == 10.0
     for bad in (Constant("far"), Constant(True), Column("R.x")):
         with pytest.raises(PlanError, match="is no number"):
-            job_module._reach(bad)
+            job_module._reach(grid(bad))
 
 
 def test_places_grow_with_the_models(models: dict[str, Model], monkeypatch: pytest.MonkeyPatch) -> None:

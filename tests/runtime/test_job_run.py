@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 import pulse
 from pulse.core.errors import PulseError, SessionError
 from pulse.runtime.alerts import Alerts
+from pulse.runtime.job_places import CheckpointInUseError
 from pulse.runtime.job_run import JobBatch
 from pulse.runtime.predictive_job import JobError, job_of
 from pulse.runtime.predictive_local import Status
 from pulse.runtime.results import ResultsError
+from pulse.runtime.sources import predictor_of
 from tests.runtime.climbing import TOML, climbing, climbing_tables
 
 LONGEST = 60.0  # seconds, for what comes at once on a quiet machine
@@ -68,6 +70,28 @@ def test_results_stay_with_the_checkpoint(session: pulse.Session, tmp_path: Path
     assert set(run.changes().column("batch").to_pylist()) == {0}
     assert run.holds().num_rows == 2
     assert run.job.sink.path == str(tmp_path / "state" / "results")
+
+
+def test_a_job_without_results_has_their_columns(session: pulse.Session, tmp_path: Path) -> None:
+    climbing(tmp_path / "in")
+    given = climbing_tables()
+    run = session.run({**given, "query": "select id, x from S where x > 1000"}, folder=tmp_path)
+    assert (run.holds().num_rows, run.changes().num_rows) == (0, 0)
+    some = session.run(given, folder=tmp_path)
+    assert run.holds().column_names == some.holds().column_names
+    assert set(run.changes().column_names) == set(some.changes().column_names)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_sampling_clause_is_refused(session: pulse.Session, tmp_path: Path, engine: str) -> None:
+    """A job gives segments: to ignore the clause would be no answer to what was asked."""
+    climbing(tmp_path / "in")
+    given = {**climbing_tables(), "query": "select id, x from S sample every 10"}
+    with pytest.raises(JobError, match=r"SAMPLE EVERY is for stored models; .* leave the clause out"):
+        session.run(given, folder=tmp_path)
+    job = job_of({**given, "engine": engine}, folder=tmp_path)
+    with pytest.raises(JobError, match="SAMPLE EVERY"):
+        predictor_of(job, dealt=engine == "spark")
 
 
 def test_batches_are_told_with_their_time(session: pulse.Session, tmp_path: Path) -> None:
@@ -125,7 +149,19 @@ def test_what_goes_wrong_in_the_background_is_said_to_who_waits(
     with pytest.raises(PulseError, match=r"1\.parquet: cannot be read as parquet"):
         run.wait(LONGEST)
     assert not run.active
+    assert "failed, wait() raises why" in repr(run)
     run.stop()  # once is enough
+
+
+def test_a_second_run_in_the_background_is_refused_when_it_is_started(
+    session: pulse.Session, tmp_path: Path
+) -> None:
+    climbing(tmp_path / "in", files=1)
+    given = climbing_tables(checkpoint="state")
+    with session.run(given, folder=tmp_path, once=False) as run:
+        with pytest.raises(CheckpointInUseError, match="takes one run at a time"):
+            session.run(given, folder=tmp_path, once=False)
+        until(lambda: run.status.batches == 1)
 
 
 def test_the_engine_is_the_sessions_or_else_the_jobs(

@@ -17,8 +17,8 @@ from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, Origin, Place, make_model, read_counts, run_fit
 from pulse.runtime.fit_work import PROGRESS, FileJob, FitJob
 from pulse.store.errors import StoreError
-from pulse.store.manifest import Source
-from pulse.store.model import ASIDE, CLOSING, ENDS
+from pulse.store.manifest import ASIDE, Source
+from pulse.store.model import CLOSING, ENDS
 from tests import certificates
 from tests.operators.fitting import replaced, stream, tuples
 

@@ -98,8 +98,9 @@ def test_overlapping_files_and_bad_values_give_the_same(sessions: Any, tmp_path:
     two = two.set_column(two.column_names.index("x"), "x", pa.array(x))
     paths = [*files(tmp_path / "a", one, []), *files(tmp_path / "b", two, [450])]
     for nonfinite in ("reject", "hole"):
-        model = on_spark.fit(paths, **ASKED, nonfinite=nonfinite)
-        same(model, local.fit(paths, **ASKED, nonfinite=nonfinite))
+        told = {**ASKED, "nonfinite": nonfinite, "late": "aside"}
+        model = on_spark.fit(paths, **told)
+        same(model, local.fit(paths, **told))
         counts = model.manifest.counts
         aside = model.aside()
         assert aside is not None
@@ -137,7 +138,7 @@ def test_a_dataframe_is_appended_to_what_files_gave(
     table = walk(800)
     on_spark.fit(files(tmp_path / "in", table.slice(0, 500), []), **ASKED, out=tmp_path / "model")
     rest = spark.createDataFrame(table.slice(450).to_pandas())
-    model = on_spark.fit(rest, **ASKED, out=tmp_path / "model", append=True)
+    model = on_spark.fit(rest, **ASKED, out=tmp_path / "model", append=True, late="aside")
     # Tuples at the newest instant itself are not late: they come again, and the last rules.
     assert model.manifest.counts["late"] >= 50 - len("abcdefg")
     assert certificates.problems(table, model.read(), FitSpec.of(model.schema, error=0.5)) == []

@@ -97,10 +97,15 @@ QUERIES = {
     "join (select symbol, avg(price) as s from S[size 20 advance 2]) as B on (A.symbol = B.symbol)",
     "window of windows": "select symbol, max(s) as m from (select symbol, sum(price) as s from S[size 7 advance 1])"
     "[size 4 advance 3] as W group by symbol",
-    "across keys at an instant": "select max(price) as m, sum(price) as s, count(*) as n, avg(price) as a from S "
-    "sample every 1 s",
-    "points": "select symbol, price from S where price > 20 sample every 1 s",
+    "across keys at an instant": "select max(price) as m, sum(price) as s, count(*) as n, avg(price) as a from S",
+    "points": "select symbol, price from S where price > 20",
+    "points joined with a model": "select S.symbol, S.price - P.price as d from S join P on (S.symbol = P.symbol)",
+    "points joined with a window": "select S.symbol, S.price - W.a as d from S join "
+    "(select symbol, avg(price) as a from P[size 4 advance 3]) as W on (S.symbol = W.symbol)",
 }
+WITH_A_RATE = [
+    name for name, text in QUERIES.items() if "advance" in text and "joined with a window" not in name
+]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +113,7 @@ def streams() -> dict[str, Model]:
     return {"S": trades(random_rows()), "P": prices(data=ticks("abd", 40), drift=None)}
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", WITH_A_RATE)
 def test_segments_say_at_closing_times_what_tuples_say(name: str, streams: dict[str, Model]) -> None:
     answer = local().sql(QUERIES[name], streams=streams)
     every = answer.query.rate
@@ -163,7 +168,7 @@ def test_a_model_goes_on_within_an_instant(tmp_path: Path) -> None:
         ("a", START, 3.0),
     ]
     trades(rows, tmp_path / "m")
-    model = trades(more, tmp_path / "m", append=True)
+    model = trades(more, tmp_path / "m", append=True, late="aside")
     whole = trades([*rows, *more[:3]])
     query = f"{ALL}[size 7 advance 3]"
     asked = [rows_of(local().sql(query, streams={"S": one}).tuples()) for one in (model, whole)]
@@ -192,6 +197,47 @@ def test_what_has_no_meaning_is_said(streams: dict[str, Model]) -> None:
     assert "needs a window" in refused("select symbol, count(price) from S")
     union = "select symbol, price from S union all select symbol, price from P"
     assert "must all be of points, or none" in refused(union)
+
+
+def test_points_are_given_tuple_by_tuple_at_their_own_instants(spark: SparkSession) -> None:
+    """Also where several are at one instant, and where none is at a multiple of any rate."""
+    rows = [
+        ("a", START + 7, 1.0),
+        ("a", START + 7, 2.0),
+        ("a", START + 1_300_001, 4.0),
+        ("b", START + 5, 8.0),
+    ]
+    model = trades(rows)
+    for session in (local(), pulse.Session(spark=spark)):
+        answer = session.sql("select symbol, price from S where price < 8", streams={"S": model})
+        found = answer.tuples()
+        found = found if isinstance(found, pa.Table) else found.toArrow()
+        told = [
+            (row["symbol"], int(row["t"].timestamp() * 1e6 + 0.5), row["price"])
+            for row in _utc(found.to_pylist())
+        ]
+        assert told == rows[:3]
+        assert set(found.column("certainty").to_pylist()) == {"certain"}
+    swept = local().sweep(
+        "select symbol, price from S where price < :most", streams={"S": model}, most=[3, 9]
+    )
+    assert swept.tuples().column("most").to_pylist() == [3, 3, 9, 9, 9, 9]
+
+
+def test_sample_every_of_points_is_refused_with_what_to_do(streams: dict[str, Model]) -> None:
+    """Values between tuples are not defined: an answer without rows would say that there are no tuples."""
+    for text in (
+        "select symbol, price from S sample every 1 s",
+        "select S.symbol, S.price - P.price as d from S join P on (S.symbol = P.symbol) sample every 1 s",
+        "select max(price) as m from S sample every :rate",
+    ):
+        with pytest.raises(
+            LanguageError, match="leave it out: the answer is then the tuples at their own instants"
+        ):
+            local().sql(text, streams=streams, **({"rate": 1} if ":rate" in text else {}))
+    explained = local().sql("select symbol, price from S", streams=streams).explain()
+    assert "tuples: at their own instants" in explained
+    assert "need a rate" not in str(explained)
 
 
 def test_explain_says_that_it_is_over_tuples(streams: dict[str, Model]) -> None:

@@ -17,6 +17,7 @@ from pulse.core.errors import PulseError
 from pulse.runtime import predictive
 from pulse.runtime.predictive import Listener, runs_in_buckets, start
 from pulse.runtime.predictive_checkpoint import CheckpointError, keep_fingerprint
+from pulse.runtime.predictive_forms import BOUNDS
 from pulse.runtime.predictive_job import Job, JobError, job_of
 from pulse.runtime.predictive_kept import kept_before
 from pulse.runtime.predictive_local import Status, run_local
@@ -148,8 +149,8 @@ def test_bounds_come_back_to_the_validators(spark: SparkSession, tmp_path: Path)
     status = ran(spark, job)
     kept = sorted((tmp_path / "checkpoint" / "bounds").glob("[0-9]*"))
     assert [int(one.name) for one in kept] == [0, 1]
-    assert kept_before(tmp_path / "checkpoint" / "bounds", 0) is None
-    found = kept_before(tmp_path / "checkpoint" / "bounds", 1)
+    assert kept_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 0) is None
+    found = kept_before(BOUNDS, tmp_path / "checkpoint" / "bounds", 1)
     assert found is not None
     batch, allotted = found
     assert batch == 0
@@ -287,10 +288,11 @@ def test_csv_is_read_by_the_names_in_its_header(spark: SparkSession, tmp_path: P
     )
     # A line that does not parse is a tuple that lacks something, in both engines.
     local: list[Status] = []
-    run_local(replace(job, checkpoint=None), sink=Silent(), on_status=local.append)
+    apart = replace(job, checkpoint=None, sink=replace(job.sink, path=str(tmp_path / "local")))
+    run_local(apart, sink=Silent(), on_status=local.append)
     assert (status.tally.tuples, status.tally.aside) == (21, 3)
     assert (local[-1].tally.tuples, local[-1].tally.aside) == (21, 3)
-    kept = pq.ParquetFile(tmp_path / "out/_aside/stream=S/batch=0/tuples.parquet").read().to_pylist()
+    kept = pq.ParquetFile(tmp_path / "local/_aside/stream=S/batch=0/tuples.parquet").read().to_pylist()
     assert sorted(row["reason"] for row in kept) == sorted(row["reason"] for row in aside(tmp_path))
     # Spark goes by place: a later file of another order is named, not misread.
     turned(tmp_path, names=("t", "price", "symbol", "venue"), file="1.csv", at=1001)

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.core.time import format_instant
+from pulse.runtime import predictive_forms as forms
 from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_rows import ENDING
-from pulse.runtime.predictive_through import Ending
 from pulse.runtime.sources import predictor_of
 from tests.runtime.accented_jobs import (
     ACCENT,
@@ -102,7 +102,7 @@ def test_every_place_hears_of_the_end(tmp_path: Path) -> None:
         ({"S": one}, {}) for one in cut(marked(ticks(30), [(20 * SECOND, "[[true, drop(price)]]")]), [30])
     ]
     changes, rest = staged(predictor, batches)
-    endings = [Ending(*unpack_state(one["payload"])) for one in rest if one["channel"] == ENDING]
+    endings = [unpack_state(forms.ENDING, one["payload"]) for one in rest if one["channel"] == ENDING]
     assert len(endings) == 3
     assert all(
         one.end == 20 * SECOND and one.reached(None) and "drop(S.price)" in one.reason for one in endings

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.runtime.predictive_accents import LAYOUT, AccentStateError, Follower
+from pulse.runtime.predictive_checkpoint import CheckpointError
+from pulse.runtime.predictive_forms import CHECKPOINT
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_packing import pack_state, unpack_state
-from pulse.runtime.sources import predictor_of
 from tests.runtime.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
 from tests.runtime.jobs import arrive
-
-OLDER: dict[str, Callable[[dict[str, Any]], None]] = {
-    "before it had a name": lambda kept: kept["beside"].update(accents=kept["beside"]["accents"][1:]),
-    "by another name": lambda kept: kept["beside"].update(
-        accents=("0123456789ab", *kept["beside"]["accents"][1:])
-    ),
-    "nothing": lambda kept: kept["beside"].pop("accents"),
-    "nothing beside": lambda kept: kept.pop("beside"),
-}
 
 
 def one_run(folder: Path) -> Any:
@@ -48,21 +37,22 @@ def test_this_version_goes_on(begun: Path) -> None:
     assert (found.tally.tuples, found.tally.aside) == (180, 0)
 
 
-@pytest.mark.parametrize("older", list(OLDER))
-def test_state_of_an_older_follower_is_refused_by_name(begun: Path, older: str) -> None:
+def test_state_without_what_was_heard_is_refused(begun: Path) -> None:
     state = begun / "checkpoint" / "local" / "state"
-    kept = unpack_state(state.read_bytes())
-    OLDER[older](kept)
-    state.write_bytes(pack_state(kept))
-    with pytest.raises(
-        AccentStateError, match=r"state of accents: kept by another version of pulse, .* new checkpoint"
-    ):
+    without = pack_state(
+        CHECKPOINT, unpack_state(CHECKPOINT, state.read_bytes())._replace(accents=None, read={})
+    )
+    state.write_bytes(without)
+    with pytest.raises(CheckpointError, match=r"local/state: .*what was heard of accents.* new checkpoint"):
         one_run(begun)
-    assert state.read_bytes() == pack_state(kept)  # which that version can go on with
+    assert state.read_bytes() == without  # nothing was written in its place
 
 
-def test_the_name_of_the_form_is_part_of_the_state(begun: Path) -> None:
-    predictor = predictor_of(the_job(begun, EVERY, stream={"accents": "log.jsonl"}))
-    follower = Follower(predictor)
-    assert follower.state[0] == LAYOUT
-    assert Follower(predictor, *pickle.loads(pickle.dumps(follower.state))).state[0] == LAYOUT
+def test_state_of_another_layout_is_refused_by_name(begun: Path) -> None:
+    layout = CHECKPOINT.layout
+    object.__setattr__(CHECKPOINT, "layout", "0123456789ab")
+    try:
+        with pytest.raises(CheckpointError, match=r"kept by another version of pulse, .* new checkpoint"):
+            one_run(begun)
+    finally:
+        object.__setattr__(CHECKPOINT, "layout", layout)

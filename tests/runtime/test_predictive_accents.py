@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +39,7 @@ from tests.runtime.accented_jobs import (
 )
 from tests.runtime.asking import local
 from tests.runtime.jobs import FILTER, MACD
+from tests.runtime.restarting import restarted_run
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,12 @@ def test_any_interleaving_and_any_batches_give_the_same(predictors: dict[str, Pr
     for i, table in enumerate(cut(marked(data, texts), cuts)):
         inside.take({"S": table})
         if i == restart:
-            inside = pickle.loads(pickle.dumps(inside))
+            inside = restarted_run(inside)
     lines = [f"{format_instant(at)} {text}" for at, text in texts]
     for i, table in enumerate(cut(data, [one for one in cuts if one <= 180])):
         beside.take({"S": table}, {"S": lines if i == 0 else []})
         if i == restart:
-            beside = pickle.loads(pickle.dumps(beside))
+            beside = restarted_run(beside)
     for run in (inside, beside):
         assert run.accents == len(accents)
         got = held(run.changes)

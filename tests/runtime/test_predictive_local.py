@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ import pytest
 
 from pulse.core.errors import ColumnTypeError
 from pulse.runtime.alerts import Alerts
+from pulse.runtime.predictive_forms import ALERTS
 from pulse.runtime.predictive_job import JobError
 from pulse.runtime.predictive_local import Status, run_local
+from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.sinks import AlertSink, ConsoleSink, ParquetSink, numbered, read_changes
 from pulse.runtime.source_columns import columns_of
 from pulse.runtime.source_files import SourceError, files_of
@@ -159,7 +160,7 @@ def test_an_alert_is_predicted_and_comes_true() -> None:
     assert said(alerts, changes(("+I", 100, 160, "a")), 40) == [("predicted", 60.0, None)]
     assert said(alerts, changes(), 50) == []
     assert said(alerts, changes(("-U", 100, 160, "a"), ("+U", 90, 150, "a")), 60) == [("moved", 30.0, None)]
-    alerts = pickle.loads(pickle.dumps(alerts))
+    alerts = unpack_state(ALERTS, pack_state(ALERTS, alerts))
     assert said(alerts, changes(), 95) == [("came true", None, 50.0)]
     # It goes on: the same condition, of which all was said.
     assert said(alerts, changes(("-U", 96, 150, "a"), ("+U", 96, 150, "a"), ("+I", 150, 180, "a")), 96) == []
@@ -247,6 +248,7 @@ def test_an_alert_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     run_local(climbing_job(tmp_path, sink={"kind": "alert"}))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("predicted: id=a 1970-01-01T00:00:15.000000Z to")
+    assert ", likely, certain from 1970-01-01T00:00:1" in lines[0]
     assert lines[0].endswith("in 6 s")
     assert lines[1].endswith("known 6 s ahead")
 

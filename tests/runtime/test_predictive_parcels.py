@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from pulse.runtime.predictive_parcels import Packer, arrived, packed_table, unpacked_table
+from pulse.runtime.predictive_parcels import EVENT_TIME, Packer, arrived, packed_table, unpacked_table
 
 
 def test_parcels_come_back_in_the_order_of_arrival() -> None:
@@ -58,3 +58,26 @@ def test_files_in_one_partition_are_told_apart() -> None:
         (1, "file:/b", 5, [3]),
         (1, "file:/b", 6, [4]),
     ]
+
+
+def test_every_place_gets_the_newest_time_also_when_the_last_tuples_have_none() -> None:
+    def batch(times: list[int | None]) -> pa.RecordBatch:
+        n = len(times)
+        return pa.record_batch(
+            {
+                "t": pa.array(times, pa.timestamp("us")),
+                "_place": pa.array([0] * n, pa.int32()),
+                "_modified": [5] * n,
+                "_origin": ["file:/a"] * n,
+                "_block": [0] * n,
+            }
+        )
+
+    packer = Packer("S", places=3, time="t")
+    rows = [row for one in packer(iter([batch([7, 9]), batch([None])])) for row in one.to_pylist()]
+    found = [
+        (row["place"], unpacked_table(row["payload"]).column("now").to_pylist())
+        for row in rows
+        if row["stream"] == EVENT_TIME
+    ]
+    assert found == [(0, [9]), (1, [9]), (2, [9])]

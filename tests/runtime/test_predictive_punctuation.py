@@ -68,7 +68,10 @@ def test_a_key_that_is_punctuated_is_forgotten_and_its_tuples_are_set_aside(
     assert run.accents == 2
     assert set(run.prediction.validators["S"].state.ids) == {("s0",), ("s2",)}
     plain.take({"S": without(ticks(60), "s1", at(30))})
-    assert close(held(run.changes), rescaled(held(plain.changes), at(10)))
+    expected = rescaled(held(plain.changes), at(10))
+    # Its last tuple is of 29 s: what was predicted from there on is taken back.
+    expected = {key: one for key, one in expected.items() if key[0] != "s1" or not late(key[1], at(29))}
+    assert close(held(run.changes), expected)
     assert run.prediction.tally.tuples + 2 == whole.num_rows
 
 
@@ -112,10 +115,10 @@ def test_punctuation_completes_what_is_held(predictors: dict[str, Predictor]) ->
     for key in ("s0", "s1"):
         data = split(data, at(20), key=key)
     accent = "[[symbol in ('s0', 's1'), alter(price, y / 4)]]"
-    run, plain = Run(predictors["top of three rows"]), Run(predictors["top none"])
+    run, plain = Run(predictors["top of three rows"]), Run(predictors["top rows"])
     whole = without(data, "s2", at(30))
     run.take({"S": marked(whole, [(at(20), accent), (at(30), "[symbol = 's2']")])})
-    plain.take({"S": without(ticks(60), "s2", at(30))})
+    plain.take({"S": marked(without(ticks(60), "s2", at(30)), [(at(30), "[symbol = 's2']")])})
     expected = {
         key: (one[0], one[1] / 4 if late(key[0], at(30)) else one[1])
         for key, one in final(plain.changes, (), "top").items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +22,7 @@ from pulse.stream.units import Units
 from tests.runtime.accented_jobs import Run, at, close, cut, marked
 from tests.runtime.asking import local
 from tests.runtime.jobs import final, job_on, of_files
+from tests.runtime.restarting import restarted_run
 
 QUERY = "select s, price, size from S"
 COLUMNS = {
@@ -174,12 +174,12 @@ def test_a_job_says_what_a_query_over_a_fit_says(
     if where == "rows":
         for one in cut(in_rows(rows, now, said), [7, 11, 19, 30]):
             run.take({"S": one})
-            run = pickle.loads(pickle.dumps(run))
+            run = restarted_run(run)
     else:
         lines = [f"{format_instant(when)} {text}" for when, text in said]
         for i, one in enumerate(cut(now, [7, 11, 19, 30])):
             run.take({"S": one}, {"S": lines if i == 0 else []})
-            run = pickle.loads(pickle.dumps(run))
+            run = restarted_run(run)
     assert (run.accents, run.aside) == (len(said), [])
     answer = fitted(now, said)
     for value in ("price", "size"):
@@ -229,12 +229,12 @@ def test_any_interleaving_and_any_batches_say_what_a_fit_says(
     for i, one in enumerate(cut(in_rows(rows, now, said), cuts)):
         inside.take({"S": one})
         if i == restart:
-            inside = pickle.loads(pickle.dumps(inside))
+            inside = restarted_run(inside)
     lines = [f"{format_instant(when)} {text}" for when, text in said]
     for i, one in enumerate(cut(now, [place for place in cuts if place <= 48])):
         beside.take({"S": one}, {"S": lines if i == 0 else []})
         if i == restart:
-            beside = pickle.loads(pickle.dumps(beside))
+            beside = restarted_run(beside)
     answer = fitted(now, said)
     for value in ("price", "size"):
         expected = confirmed(said_of(answer, value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pulse.runtime.sinks import read_changes
 from pulse.runtime.sources import predictor_of
 from tests.runtime.accented_jobs import Run, at, close, cut, files
 from tests.runtime.jobs import arrive, aside, final, ran
+from tests.runtime.restarting import restarted_run
 from tests.runtime.stages import staged
 from tests.runtime.test_predictive_raw import (
     KINDS,
@@ -152,7 +152,7 @@ def test_punctuation_is_in_the_units_in_force(predictors: dict[str, Predictor], 
     if where == "rows":
         for one in cut(in_rows(rows, now, said), [9, 20, 31]):
             run.take({"S": one})
-            run = pickle.loads(pickle.dumps(run))
+            run = restarted_run(run)
     else:
         for one, more in zip(cut(now, [16]), (lines(accents), ["[s = 111]"]), strict=True):
             run.take({"S": one}, {"S": more})
@@ -193,7 +193,7 @@ def test_punctuation_of_what_the_query_does_not_read(tmp_path: Path, where: str,
     if where == "rows":
         for one in cut(in_rows(rows, now, said), [4, 16, 31]):
             run.take({"S": one})
-            run = pickle.loads(pickle.dumps(run))
+            run = restarted_run(run)
     else:
         told = lines(accents)
         for one, more in zip(cut(now, [12, 30]), (told[:1], [said[1][1], told[1]], []), strict=True):

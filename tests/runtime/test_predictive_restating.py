@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +14,7 @@ from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_restating import parties, together
 from pulse.runtime.predictor import Predictor
 from pulse.validation.history import Retention
+from tests.runtime.restarting import restarted
 from tests.runtime.test_emissions import FIG_1, A, B, Question, fig_1
 from tests.runtime.test_predictor import SECOND
 from tests.truth.predicted import compare, curves
@@ -99,7 +99,7 @@ def test_late_tuples_and_shares_that_move(seed: int) -> None:
         p.push(some)
         assert p.now is not None
         p.advance(p.now - SECOND)
-        p = pickle.loads(pickle.dumps(p))
+        p = restarted(p)
     assert p.tally.revisions > 5
     found = compare(
         curves(p.results(), ("a", "b"), ("d",)), asked._truth(), {}, value="d", margin="m", rounding=1e-8

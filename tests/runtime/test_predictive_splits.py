@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,5 +72,6 @@ def test_a_table_of_splits_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(pulse.PulseError, match="no such file of splits"):
         run_local(the_job(tmp_path, EVERY, stream={"splits": "nowhere.csv"}))
     (tmp_path / "splits.csv").write_text("symbol,t,ratio\ns1,1970-01-01T00:00:20,much\n")
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)  # results belong to the job as it was written
     with pytest.raises(pulse.PulseError, match=r"splits.csv, line 2.*expected a ratio such as 4:1"):
         run_local(the_job(tmp_path, EVERY, stream={"splits": "splits.csv"}))

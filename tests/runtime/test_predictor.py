@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import pulse
 from pulse.benchmarks.violations import SPLITS, workload
 from pulse.core import StreamSchema
+from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.datasets.generators import frame
 from pulse.language import parse
 from pulse.operators.difference import difference
@@ -22,6 +23,7 @@ from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor, PredictorError
+from tests.runtime.restarting import restarted
 from tests.truth.predicted import Changelog, Comparison, able, compare, curves
 
 SECOND = 1_000_000
@@ -147,13 +149,70 @@ def push(p: Prediction, table: pa.Table, size: int, log: Changelog | None = None
     return p
 
 
+ON_A_PIECE = ("window", "macd", "envelope")
+"""Queries whose bounds grow along a piece: a mean of errors as a window moves over them, the largest of those in a cell."""
+
+
+def check_alike(whole: Prediction, other: Prediction, name: str) -> None:
+    """That results of the same tuples are the same, whether these were pushed at once or in parts.
+
+    A piece has one bound, the largest from its begin to its end. What is solved before a later tuple cuts a piece short keeps the
+    bound of the longer one: results before an update stay as they are (semantics 7.1). So where bounds grow along a piece, parts
+    may leave larger ones than the whole, never smaller, and less certainty, never more; what holds on the model is the same.
+    """
+    assert whole.state is not None
+    assert other.state is not None
+    one, two = whole.state.results, other.state.results
+    if name in ON_A_PIECE:
+        check_no_tighter(one, two)
+        one, two = on_the_model(one), on_the_model(two)
+    assert difference(one, two).table.to_pylist() == []
+
+
+def on_the_model(results: Relation) -> Relation:
+    """What holds on the model, without bounds and certainties."""
+    some = results.take(np.flatnonzero(results.certainty >= LIKELY)).without_empty_groups()
+    err = {name: np.zeros(len(some)) for name in some.err}
+    return replace(some, err=err, certainty=np.full(len(some), LIKELY, np.uint8))
+
+
+def check_no_tighter(whole: Relation, parts: Relation) -> None:
+    """That wherever the whole has results so have the parts, with no smaller bounds and no more certainty."""
+    rows = by_key(parts)
+    for key, mine in by_key(whole).items():
+        for begin, end, err, code in mine:
+            met = [
+                (max(begin, b), min(end, e), *rest) for b, e, *rest in rows[key] if b <= end and begin <= e
+            ]
+            assert sum(e - b for b, e, _, _ in met) == pytest.approx(end - begin, abs=1e-6)
+            for b, e, looser, weaker in met:
+                if e - b > 1e-6:
+                    assert weaker <= code
+                    assert all(y >= x * (1 - 1e-9) - 1e-9 for x, y in zip(err, looser, strict=True))
+
+
+def by_key(results: Relation) -> dict[tuple[Any, ...], list[tuple[float, float, list[float], int]]]:
+    """Rows as begin and end in seconds, bounds and certainty, by key."""
+    keys = list(zip(*(column.to_pylist() for column in results.keys), strict=True)) if results.keys else [()]
+    found: dict[tuple[Any, ...], list[tuple[float, float, list[float], int]]] = {}
+    for row, group in enumerate(results.group.tolist()):
+        at = results.ref[row] / SECOND
+        err = [float(one[row]) for one in results.err.values()]
+        found.setdefault(keys[group], []).append(
+            (at + results.lo[row], at + results.hi[row], err, int(results.certainty[row]))
+        )
+    return found
+
+
 def results_of(p: Prediction, name: str) -> Relation:
-    """The results. Of an envelope without their errors: those are the largest in a cell, and cells depend on what came when."""
+    """The results, without bounds where these grow along a piece."""
     assert p.state is not None
     results = p.state.results
-    if name != "envelope":
-        return results
-    return replace(results, err={one: np.zeros(len(results)) for one in results.err})
+    return (
+        replace(results, err={one: np.zeros(len(results)) for one in results.err})
+        if name in ON_A_PIECE
+        else results
+    )
 
 
 # -- batches ------------------------------------------------------------------------------------------------
@@ -172,12 +231,26 @@ def test_how_tuples_are_cut_into_batches_makes_no_difference(
     chunks = push(prediction(name, schema, **spec), table, size)
     single = prediction(name, schema, **spec)
     for i in range(table.num_rows):
-        single = pickle.loads(pickle.dumps(single))
+        single = restarted(single)
         single.push({"S": table.slice(i, 1)})
     for other in (chunks, single):
-        assert difference(results_of(whole, name), results_of(other, name)).table.to_pylist() == []
+        check_alike(whole, other, name)
         for figure in ("tuples", "validated", "violations", "aside"):
             assert getattr(other.tally, figure) == getattr(whole.tally, figure)
+
+
+def test_a_piece_that_a_later_tuple_cuts_keeps_the_bound_of_the_longer_one() -> None:
+    """Between the end of the first model and 9 s the truth is known, from there on within 0.5: the mean of that grows."""
+    rows_ = [("c", 0.75, -0.75, 0, 0, 0), ("c", 9.0, 2.75, 0, 0, 0), ("c", 9.5, -1.0, 0, 0, 0)]
+    table = tuples(rows_, STEPS)
+    made = {size: push(prediction("macd", STEPS, error=0.5), table, size) for size in (1, 3)}
+    check_alike(made[3], made[1], "macd")
+    codes = {}
+    for size, one in made.items():
+        assert one.state is not None
+        held = [row for row in by_key(one.state.results)[("c", "c")] if row[0] <= 9.45 < row[1]]
+        codes[size] = [row[3] for row in held]
+    assert codes == {1: [LIKELY], 3: [CERTAIN]}
 
 
 @pytest.mark.parametrize("name", QUERIES)

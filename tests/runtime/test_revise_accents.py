@@ -185,7 +185,7 @@ def test_what_fits_nothing_is_said_and_kept_as_it_was_recorded(tmp_path: Path) -
 
 def test_what_a_fit_set_aside_can_be_put_in(tmp_path: Path) -> None:
     late = few(("+I", "a", 0, 20.0), ("+I", "a", 20, 70.7), ("+I", "a", 12, 68.9), ("+I", "a", 30, 71.1))
-    model = fitted(tmp_path, late.drop_columns(["kind"]), accents=[FAHRENHEIT], error=0)
+    model = fitted(tmp_path, late.drop_columns(["kind"]), accents=[FAHRENHEIT], error=0, late="aside")
     (file,) = sorted((model.path / "_aside").glob("fit-*"))
     assert pq.read_table(file)["price"].to_pylist() == [68.9]
     outcome = LOCAL.revise(model, str(file), reader="late")

@@ -19,7 +19,7 @@ from pulse.datasets.revision_loads import generate_load
 from pulse.operators.difference import difference
 from pulse.operators.relation import Relation
 from pulse.runtime.job import RateError
-from pulse.runtime.revised_job import prepare_revised
+from pulse.runtime.revised_job import GRACE, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
 from pulse.store.touched import touched
@@ -187,6 +187,22 @@ def in_any_order(rows: pa.Table) -> list[Any]:
         return round(float(f"{value:.8g}"), 9) + 0.0 if isinstance(value, float) else value
 
     return sorted((tuple((n, rounded(v)) for n, v in row.items()) for row in rows.to_pylist()), key=repr)
+
+
+def test_results_from_before_a_correction_are_not_revised(tmp_path: Path) -> None:
+    """Windows reach back only; the bounds of all of a run hold the rounding of its longest piece, which here becomes longer."""
+    t = START + np.cumsum(np.tile([3, 20, 1, 40, 7], 12)) * SECOND
+    prices = pa.table({"symbol": ["a"] * 60, "t": pa.array(t).cast(pa.timestamp("us"))})
+    prices = prices.append_column("price", pa.array(157.0 + np.arange(60) % 7 / 100.0))
+    model = kept(tmp_path, "S", prices, model={"price": "step"}, error=0)
+    outcome = local().revise(model, prices.slice(43, 1).append_column("kind", pa.array(["-D"])), keep=True)
+    assert outcome.counts["deleted"] == 1
+    text, parameters = MACD.replace("where S.ap > L.ap", ""), {"short": 10, "long": 60}
+    changes = local().revised(text, 1, streams={"S": outcome.model}, parameters=parameters).tuples()
+    times = changes["t"].cast(pa.int64()).to_numpy()
+    assert changes.num_rows > 20
+    assert int(t[43]) - GRACE <= times.min()
+    assert times.max() <= int(t[44]) + 60 * SECOND + GRACE
 
 
 def test_only_touched_keys_and_times_are_looked_at(models: Models) -> None:

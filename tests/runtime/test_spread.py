@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pulse.operators.grid import PairHome, folded, folded_places
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_job import Job, JobError
-from pulse.runtime.predictive_packing import unpack_state
 from pulse.runtime.predictive_parcels import unpacked_table
 from pulse.runtime.predictive_rows import CHANGES, UPDATES
 from pulse.runtime.predictive_spread import Pairing, Scattering, spread_of
@@ -99,9 +98,9 @@ class Ways:
         parts = [(unpacked_table(one["payload"]), one["now"]) for one in rows if one["channel"] == CHANGES]
         self.found.append(numbered(coalesced(parts, self.predictor.standing), schema, batch))
         now = newest(tables, self.predictor, self.one.now)
-        emission = self.one.push(tables)
-        self.one.now = now
         assert now is not None
+        emission = self.one.push(tables, now - self.job.lateness)
+        self.one.now = now
         self.one.advance(now - self.job.lateness)
         self.expected.append(numbered([(emission.changes, now)], schema, batch))
 
@@ -161,7 +160,7 @@ def test_a_pair_that_travels_together_is_said_to_stay(tmp_path: Path) -> None:
         rows = [(i, s * 1_000_000, 20.0 * s, 30.0 * i, 20.0, 0.0) for i in range(2)]
         ways.push({"O": told(rows)})
     ways.same()
-    homes = [len(unpack_state(kept)[0].results) for kept in ways.second.kept.values()]
+    homes = [len(ways.second.processor.unpack(kept)[0].results) for kept in ways.second.kept.values()]
     assert len(ways.told) > 2
     assert sum(map(bool, homes)) >= 1
     late = pa.concat_tables(ways.found).column("kind").to_pylist()
@@ -184,8 +183,8 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
         rows = [(i, s * 1_000_000, 60.0 * np.sin(s / 5 + i), 9.0 * i, 0.0, 0.0) for i in range(5)]
         ways.push({"O": told(rows)})
         if s in (72, 156):
-            kept = [unpack_state(one) for one in ways.second.kept.values()]
-            moving = [unpack_state(one)[1] for one in ways.first.kept.values()]
+            kept = [ways.second.processor.unpack(one) for one in ways.second.kept.values()]
+            moving = [ways.first.processor.unpack(one)[1] for one in ways.first.kept.values()]
             sizes.append(
                 sum(len(one[0].streams["O"]) + len(one[0].results) for one in kept)
                 + sum(len(one.held["O"]) for one in moving)
@@ -194,10 +193,14 @@ def test_state_is_freed_behind_the_watermark(tmp_path: Path) -> None:
     # A key that is heard of no more is forgotten where it was, and by those who would tell of it.
     for s in range(160, 270, 5):
         ways.push({"O": told([(9, s * 1_000_000, float(s % 7), 5.0, 0.0, 0.0)])})
-    woken = {place for place in ways.second.kept if (9,) in unpack_state(ways.second.kept[place])[1]["O"]}
+    woken = {
+        place
+        for place in ways.second.kept
+        if (9,) in ways.second.processor.unpack(ways.second.kept[place])[1]["O"]
+    }
     assert woken
     for place in woken:
-        assert set(unpack_state(ways.second.kept[place])[1]["O"]) == {(9,)}
+        assert set(ways.second.processor.unpack(ways.second.kept[place])[1]["O"]) == {(9,)}
     ways.same()
 
 

@@ -1,4 +1,4 @@
-"""Tuples in text: what a line lacks is null, whatever else is in the file."""
+"""Tuples in text: a line that does not parse is a tuple of nothing, whatever else is in the file."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_lines_of_csv_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) ->
     found = read_csv(written(tmp_path, head, good, *bad, "", second), TYPES, Dialect())
     assert told(found) == [
         ("a", 1, 1.5),
-        (None, None, 3.0),
+        (None, None, None),
         ("c", None, 4.0),
         ("d", 5, None),
-        ("e", 6, 6.0),
+        (None, None, None),
         (None, None, None),
         ("b", 2, 2.0),
     ]
@@ -47,7 +47,7 @@ def test_lines_of_csv_that_do_not_parse_are_tuples_with_nulls(tmp_path: Path) ->
         "price"
     ).to_pylist() == [
         1.5,
-        3.0,
+        None,
         2.0,
     ]
 
@@ -57,8 +57,32 @@ def test_csv_as_the_options_say_it_is_written(tmp_path: Path) -> None:
     assert dialect == Dialect(";", "'", False)
     for more in ([], ["b"]):
         found = read_csv(written(tmp_path, "'a;a';2024-01-01 10:00:01;1.5", *more), TYPES, dialect)
-        assert told(found) == [("a;a", 1, 1.5), *(("b", None, None) for _ in more)]
+        assert told(found) == [("a;a", 1, 1.5), *((None, None, None) for _ in more)]
     assert csv_header(written(tmp_path, "", "﻿a|b"), Dialect("|"))[-1] == "b"
+
+
+def test_bytes_that_are_no_text_do_not_make_two_keys_one(tmp_path: Path) -> None:
+    rows = [
+        b"price,t,symbol",
+        b"1,2024-01-01 10:00:01,A\xe9",
+        b"2,2024-01-01 10:00:02,A\xe8",
+        b"3,2024-01-01 10:00:03,b",
+    ]
+    file = tmp_path / "ticks"
+    file.write_bytes(b"\n".join(rows))
+    assert told(read_csv(file, TYPES, Dialect())) == [(None, None, None), (None, None, None), ("b", 3, 3.0)]
+    objects = [b'{"symbol": "A\xe9", "t": "2024-01-01 10:00:01", "price": 1}', b'{"symbol": "b", "price": 2}']
+    file.write_bytes(b"\n".join(objects))
+    assert told(read_json(file, TYPES)) == [(None, None, None), ("b", None, 2.0)]
+    file.write_bytes(b"pr\xe9ce,t\n1,2\n")
+    with pytest.raises(pa.ArrowInvalid, match="first line, which names the columns"):
+        read_csv(file, TYPES, Dialect())
+
+
+def test_a_number_with_a_comma_is_not_read_as_another(tmp_path: Path) -> None:
+    """Written 1,5 it is two fields, of which the first is not what was meant."""
+    file = written(tmp_path, "symbol,t,price", "a,2024-01-01 10:00:01,1,5", "b,2024-01-01 10:00:02,2.5")
+    assert told(read_csv(file, TYPES, Dialect())) == [(None, None, None), ("b", 2, 2.5)]
 
 
 def test_an_empty_file_has_no_tuples(tmp_path: Path) -> None:
@@ -105,3 +129,9 @@ def test_a_line_that_is_null_is_a_row_of_nothing(tmp_path: Path, text: str) -> N
     (tmp_path / "a.json").write_text(text)
     got = read_json(tmp_path / "a.json", {"x": pa.float64()}).column("x").to_pylist()
     assert got == [None if "null" in line else 1.0 for line in text.splitlines()]
+
+
+def test_bytes_that_are_no_text_are_refused_in_columns_that_nobody_asks_for_too(tmp_path: Path) -> None:
+    file = tmp_path / "ticks"
+    file.write_bytes(b"symbol,t,price,note\na,2024-01-01 10:00:01,1,x\nb,2024-01-01 10:00:02,2,\xe8\n")
+    assert told(read_csv(file, TYPES, Dialect())) == [("a", 1, 1.0), (None, None, None)]

@@ -129,9 +129,9 @@ def test_a_model_without_keys(tmp_path: Path) -> None:
     assert model.read().is_sorted
 
 
-def test_what_was_set_aside_is_there_with_its_reason() -> None:
-    table = tuples([0, 5, 3, 6, 7], u="p", x=[1, 2, 3, None, 4])
-    model = pulse.Session(engine="local").fit(table, **ASKED, keep="u")
+def test_what_was_set_aside_is_there_with_its_reason(tmp_path: Path) -> None:
+    pq.write_table(tuples([0, 5, 3, 6, 7], u="p", x=[1, 2, 3, None, 4]), tmp_path / "f.parquet")
+    model = pulse.Session(engine="local").fit(tmp_path / "f.parquet", **ASKED, keep="u", late="aside")
     aside = model.aside()
     assert aside is not None
     assert aside.select(["k", "x", "u", "reason"]).to_pylist() == [

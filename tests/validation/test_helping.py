@@ -124,6 +124,30 @@ def test_a_key_far_from_all_gets_what_near_ones_leave() -> None:
         assert found.bounds[name] == pytest.approx([small, small, 20.0 / math.sqrt(2.0) - small])
 
 
+@pytest.mark.parametrize("err", [0.1, 4.0, 349.0])
+def test_the_slack_of_far_pairs_is_that_of_their_models(err: float) -> None:
+    """However far the models may be off now: that is what earlier shares allowed, and would be counted twice."""
+    one = standing({"a": 0.0, "b": 1000.0, "c": -700.0})
+    plan = near()
+    exact = invert(plan, {}, evaluation(plan, {"S": one}).segments)["S"]
+    found = invert(plan, {}, evaluation(plan, {"S": one}, err).segments)["S"]
+    for name in ("x", "y"):
+        assert found.bounds[name] == pytest.approx(exact.bounds[name])
+
+
+def test_allotments_do_not_swing() -> None:
+    """Tracks that pass each other 80 apart: models that err by what was allotted are allotted as much again."""
+    one = Stream(
+        {"a": [(10, [0.0, 2.0], [0.0])], "b": [(10, [20.0, -2.0], [83.0])], "c": [(10, [900.0], [0.0])]}
+    )
+    plan, err, allotted = near(), 0.0, []
+    for _ in range(4):
+        found = invert(plan, {}, evaluation(plan, {"S": one}, err).segments)["S"]
+        err = float(min(found.bounds["x"].min(), found.bounds["y"].min()))
+        allotted.append(err)
+    assert allotted == pytest.approx([80.0 / math.sqrt(8.0)] * 4)
+
+
 @given(st.lists(st.integers(-40, 40), min_size=2, max_size=6, unique=True))
 def test_every_pair_keeps_its_slack(places: list[int]) -> None:
     keys = dict(zip("abcdef", map(float, places), strict=False))

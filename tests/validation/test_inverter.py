@@ -252,7 +252,9 @@ def test_pairs_that_are_apart_stay_apart(data: st.DataObject, seed: int, average
     # The mean of instants is that of the steps between them, but not of slopes.
     one = data.draw(streams(degree=0 if average else 1, levels=(-9, 9)))
     plan = near_plan(average)
-    engine = evaluation(plan, {"S": one})
+    engine = evaluation(
+        plan, {"S": one}, data.draw(st.sampled_from([0.0, 0.5, 5.0]), label="error of models")
+    )
     found = invert(plan, {}, engine.segments)
     result = engine.segments(plan)
     some = np.flatnonzero(np.diff(result.offsets))

@@ -16,7 +16,7 @@ from pulse.core.bounds import Absolute
 from pulse.kernels.validate import FIRST, VIOLATED
 from pulse.operators.predict import PredictSpec
 from pulse.validation.allotment import Allotment
-from pulse.validation.restating import current, loose, restate
+from pulse.validation.restating import loose, restate
 from pulse.validation.validator import Counts, Pushed, Validator
 from tests.validation.test_validator import (
     EPOCH,
@@ -59,10 +59,10 @@ def test_the_truth_stays_within_what_is_restated(
 def test_the_same_curve_from_the_newest_tuple_on() -> None:
     mine = validator("linear", error=1.0, policy="trend", memory=4)
     mine.push(tuples([0, 1, 2, 3], [0, 2, 4, 6.125]))
-    old = current(mine, np.array([0]))
+    old = mine.models(np.array([0]))
     mine.allot(allotted(("x",), 0.5))
     made = restate(mine, loose(mine))
-    ((begin, end, ((((c0, c1), err),), _)),) = rows_of(made)["a"]
+    ((begin, end, ((((c0, c1), err),), _, _)),) = rows_of(made)["a"]
     assert begin == EPOCH + 3 * SECOND
     assert end == rows_of(old)["a"][0][1]
     seconds = (begin - int(old.ref[0])) / 1e6

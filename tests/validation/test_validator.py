@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed
-from pulse.kernels.validate import CHANGED, EXPIRED, FIRST, REPAIR, VIOLATED
-from pulse.operators.predict import PredictSpec
+from pulse.kernels.validate import CHANGED, EXPIRED, EXTENDED, FIRST, REPAIR, VIOLATED
+from pulse.operators.predict import PredictSpec, PredictSpecError
 from pulse.operators.relation import Relation
 from pulse.validation.allotment import Allotment
 from pulse.validation.validator import Counts, Pushed, Validator
@@ -122,28 +122,36 @@ def cases(draw) -> tuple[PredictSpec, pa.Table, list[int]]:
     names = NAMES[: len(stream.kinds)]
     error = {name: draw(st.sampled_from(["0.5", "1%", "20%", "10% or 0.01", "0", "1e6"])) for name in names}
     degree = {name: draw(st.sampled_from([None, 1, 2, 3])) for name in names}
+    horizon = draw(st.sampled_from(["1 us", "3 s", "1 h", "365 d"]))
+    gaps = {"1 us": ["1 us", "2 s"], "3 s": ["3 s", "4 s", "1 h"]}.get(horizon, ["365 d"])
     spec = PredictSpec.of(
         schema(*stream.kinds, u="int64"),
-        horizon=draw(st.sampled_from(["1 us", "3 s", "1 h", "365 d"])),
+        horizon=horizon,
         error=error,
         models={name: moving(name, one) for name, one in degree.items() if one is not None},
         policy=draw(st.sampled_from(["hold", "trend"])),
         memory=draw(st.sampled_from([2, 8])),
+        max_gap=draw(st.sampled_from([None, *gaps])),
     )
     cuts = draw(st.lists(st.integers(0, table.num_rows), max_size=4))
     return spec, table, sorted({0, *cuts, table.num_rows})
 
 
 def rows_of(relation: Relation) -> dict[str, list[tuple[int, int, Any]]]:
-    """Rows ``(begin, end, (models, err, unmodelled))`` by key, in microseconds."""
+    """Rows ``(begin, end, (models and errors, unmodelled, what they are about))`` by key, in microseconds."""
     out: dict[str, list[tuple[int, int, Any]]] = {}
     table = relation.to_segments().to_pylist()
-    for row, end in zip(table, relation.ref + np.rint(relation.hi * SECOND).astype(np.int64), strict=True):
-        begin = int(np.datetime64(row["ref"], "us").astype(np.int64))
-        assert row["lo"] == 0.0
+    begins, ends = (
+        relation.ref + np.rint(one * SECOND).astype(np.int64) for one in (relation.lo, relation.hi)
+    )
+    for row, begin, end in zip(table, begins.tolist(), ends.tolist(), strict=True):
         assert end > begin
+        about = int(np.datetime64(row["ref"], "us").astype(np.int64))
         what = tuple((tuple(row[name]), row[f"{name}_err"]) for name in relation.columns.modelled)
-        out.setdefault(row["k"], []).append((begin, int(end), (what, row.get("u"))))
+        void = row["certainty"] == "absent"
+        out.setdefault(row["k"], []).append(
+            (begin, end, None) if void else (begin, end, (what, row.get("u"), about))
+        )
     return out
 
 
@@ -154,7 +162,8 @@ def ruling(pushes: list[Pushed]) -> dict[str, list[tuple[int, int, Any]]]:
         for key, rows in rows_of(pushed.updates).items():
             assert all(a[1] <= b[0] for a, b in itertools.pairwise(rows))  # no overlaps within a push
             arrived.setdefault(key, []).extend(rows)
-    return {key: naive.in_force(rows) for key, rows in arrived.items()}
+    held = {key: naive.in_force(rows) for key, rows in arrived.items()}
+    return {key: [row for row in rows if row[2] is not None] for key, rows in held.items()}
 
 
 def used(table: pa.Table, names: tuple[str, ...]) -> dict[str, list[tuple[int, list[float], int]]]:
@@ -172,8 +181,8 @@ def used(table: pa.Table, names: tuple[str, ...]) -> dict[str, list[tuple[int, l
 def assert_near(spec: PredictSpec, a: int, truth: Fraction, at: Fraction, row: tuple[int, int, Any]) -> None:
     """That the model keeps its stated bound at an instant, and the stream's own, but for rounding."""
     coefficients, err = row[2][0][a]
-    model = naive.piece_value(row[0], coefficients, at)
-    seconds = abs(at - row[0]) / SECOND
+    model = naive.piece_value(row[2][2], coefficients, at)
+    seconds = abs(at - row[2][2]) / SECOND
     size = abs(truth) + sum((abs(Fraction(c)) * seconds**j for j, c in enumerate(coefficients)), Fraction(0))
     share, floor = spec.limits[a]
     allowed = min(Fraction(err), max(Fraction(share) * abs(truth), Fraction(floor)))
@@ -181,7 +190,10 @@ def assert_near(spec: PredictSpec, a: int, truth: Fraction, at: Fraction, row: t
 
 
 def assert_contract(spec: PredictSpec, table: pa.Table, pushes: list[Pushed]) -> None:
-    """Wherever a model is in force between a key's first and newest tuple, the truth is within its bound."""
+    """Between a key's first and newest tuple, but for holes, a model is in force and the truth is within its bound.
+
+    Beyond that one reaches half a horizon or more, up to a horizon.
+    """
     kinds = [truth.value for _, truth in spec.schema.modelled]
     rules = ruling(pushes)
     for key, mine in used(table, spec.schema.modelled_names).items():
@@ -194,6 +206,8 @@ def assert_contract(spec: PredictSpec, table: pa.Table, pushes: list[Pushed]) ->
             }
             for at in sorted(one for one in inside if t0 <= one < t1):
                 row = next((row for row in rules[key] if row[0] <= at < row[1]), None)
+                hole = spec.max_gap is not None and t1 - t0 > spec.max_gap
+                assert (row is None) == hole
                 if row is None:
                     continue
                 assert row[2][1] == code
@@ -208,6 +222,7 @@ def assert_contract(spec: PredictSpec, table: pa.Table, pushes: list[Pushed]) ->
         if mine:
             at, values, code = mine[-1]
             row = next(row for row in rules[key] if row[0] <= at < row[1])
+            assert 2 * (rules[key][-1][1] - at) >= spec.horizon >= rules[key][-1][1] - at
             assert row[2][1] == code
             for a, value in enumerate(values):
                 assert_near(spec, a, Fraction(value), Fraction(at), row)
@@ -253,6 +268,7 @@ def test_batches_make_no_difference(case) -> None:
         + total.expired
         + total.violated
         + total.changed
+        + total.extended
         + total.late
         + total.not_finite
     )
@@ -310,9 +326,35 @@ def test_updates_are_sorted_by_key_and_cut() -> None:
 def test_expiry() -> None:
     mine = validator(horizon=10)
     pushed = mine.push(tuples([0, 5, 10, 30], [1, 1, 1, 1]))
-    assert pushed.kinds.tolist() == [FIRST, EXPIRED, EXPIRED]
-    assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(pushed.updates)["a"]] == [0, 10, 30]
-    assert pushed.counts == Counts(tuples=4, validated=1, first=1, expired=2)
+    assert pushed.kinds.tolist() == [FIRST, EXTENDED, EXTENDED, EXTENDED]
+    assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(pushed.updates)["a"]] == [0, 10, 15, 20]
+    assert pushed.counts == Counts(tuples=4, first=1, extended=3)
+    pushed = mine.push(tuples([50], [7]))
+    assert pushed.kinds.tolist() == [REPAIR, EXPIRED]
+    assert pushed.counts == Counts(tuples=1, expired=1, repaired=1)
+    assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(pushed.updates)["a"]] == [40, 50]
+
+
+def test_what_no_tuple_confirmed_lapses() -> None:
+    mine = validator("linear", horizon=10, error=1)
+    mine.push(tuples([0, 3, 4], [1, 1, 2], k=["a", "a", "b"]))
+    assert mine.lapse(EPOCH + 9 * SECOND).groups == 0
+    gone = mine.lapse(EPOCH + 13 * SECOND)
+    assert [(b - EPOCH, e - EPOCH) for b, e, _ in rows_of(gone)["a"]] == [(3 * SECOND, 10 * SECOND)]
+    assert gone.keys[0].to_pylist() == ["a"]
+    assert mine.lapse(EPOCH + 13 * SECOND).groups == 0
+    # What the next tuple confirms is there again from the newest on; else the line between the two is.
+    again = pickle.loads(pickle.dumps(mine)).push(tuples([20], [1.5]))
+    assert again.kinds.tolist() == [EXTENDED]
+    assert [(b - EPOCH, e - EPOCH) for b, e, _ in rows_of(again.updates)["a"]] == [(3 * SECOND, 30 * SECOND)]
+    again = mine.push(tuples([20], [5]))
+    assert again.kinds.tolist() == [REPAIR, EXPIRED]
+    assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(again.updates)["a"]] == [3, 20]
+
+
+def test_a_max_gap_shorter_than_the_horizon_is_refused() -> None:
+    with pytest.raises(PredictSpecError, match="max_gap: expected the horizon, 10 s, or more, got 9 s"):
+        validator(horizon=10, max_gap=9)
 
 
 def test_poison_never_stops_the_stream() -> None:
@@ -441,22 +483,32 @@ def test_unconstrained_means_validated() -> None:
 
 
 def test_forgetting() -> None:
-    mine = validator(horizon=10)
+    mine = validator(horizon=10, max_gap=10)
     mine.push(tuples([0, 5, 30], [1, 2, 3], k=["a", "b", "c"]))
-    assert mine.forget(EPOCH + 12 * SECOND) == 1  # b's model reaches to 15 s
+    assert mine.forget(EPOCH + 12 * SECOND)[0].to_pylist() == ["a"]  # b's model reaches to 15 s
     assert mine.keys[0].to_pylist() == ["b", "c"]
     late = mine.push(tuples([11, 13], [1, 1], k=["a", "a"]))
     assert late.aside.column("reason").to_pylist() == ["late"]
     assert late.kinds.tolist() == [FIRST]
-    assert mine.push(tuples([14, 31], [2, 3], k=["b", "c"])).counts.validated == 2
-    assert mine.forget(EPOCH + 100 * SECOND) == 3
+    assert mine.push(tuples([9, 31], [2, 3], k=["b", "c"])).counts.validated == 2
+    assert len(mine.forget(EPOCH + 100 * SECOND)[0]) == 3
     assert len(mine.state.whole) == len(mine.state.real) == len(mine.state.ids) == 0
 
 
+def test_without_a_max_gap_no_key_is_forgotten() -> None:
+    mine = validator("linear", horizon=10)
+    mine.push(tuples([0], [1]))
+    assert mine.forget(EPOCH + 1000 * SECOND)[0].to_pylist() == []
+    assert mine.push(tuples([2000], [5])).kinds.tolist() == [REPAIR, EXPIRED]
+    late = mine.push(tuples([999, 1000], [1, 1], k=["b", "b"]))  # of other keys
+    assert late.kinds.tolist() == [FIRST]
+
+
 def test_forgetting_keeps_the_others_attributes() -> None:
-    mine = Validator(PredictSpec.of(schema("step", u="string"), horizon=10, error=1))
+    mine = Validator(PredictSpec.of(schema("step", u="string"), horizon=10, error=1, max_gap=15))
     mine.push(tuples([0, 30], [1, 1], k=["a", "b"], u=["p", "q"]))
-    assert mine.forget(EPOCH + 20 * SECOND) == 1
+    assert mine.forget(EPOCH + 15 * SECOND)[0].to_pylist() == []
+    assert mine.forget(EPOCH + 20 * SECOND)[0].to_pylist() == ["a"]
     assert mine.state.carried.column("u").to_pylist() == ["q"]
     assert mine.push(tuples([31], [1], k=["b"], u=["q"])).counts.validated == 1
 

@@ -47,4 +47,4 @@ def _compared(relation: str, distance: Function, k: Constant, e: Expression) -> 
     square = k.value * k.value
     if math.sqrt(square) != k.value:  # beyond the floats on either end
         return e
-    return Comparison(relation, Function("distance2", distance.arguments), Constant(square))
+    return Comparison(relation, Function("distance2", distance.arguments, distance.plane), Constant(square))

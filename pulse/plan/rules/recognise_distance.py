@@ -35,8 +35,8 @@ def _recognised(e: Expression) -> Expression:
     match e:
         case Function("abs", (Function("distance"),)):
             return e.arguments[0]
-        case Function("sqrt", (Function("distance2", arguments),)):
-            return Function("distance", arguments)
+        case Function("sqrt", (Function("distance2", arguments, plane),)):
+            return Function("distance", arguments, plane)
         case Function("sqrt", (Arithmetic("+", left, right),)):
             first, second = _squared(left), _squared(right)
             if first is not None and second is not None:

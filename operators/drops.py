@@ -1,0 +1,91 @@
+"""Where keys end: attributes of their tuples are dropped by accents, or punctuation excludes more of them (semantics 8.1, 8.7).
+
+A fit models no tuple that lacks an attribute. Between the last one before a drop and the first one after the attribute was added
+again it knows nothing from the drop on, so that the two are no neighbours: no line is drawn between them, and where the last
+value is held a segment begins at the first one after. A key that punctuation closes is known to have ended at its last tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import StreamSchema
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.stream.affine import Affine
+from pulse.stream.description import Description
+from pulse.stream.log import AccentLog
+from pulse.stream.steps import Alteration, Steps
+
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Drops:
+    """By attribute, where it is not after it was (:meth:`AccentLog.gaps`); and ``closed``: instants, each with a description of
+    the keys of which no tuple from then on comes any more."""
+
+    gaps: Mapping[str, Steps]
+    closed: tuple[tuple[int, Description], ...] = ()
+
+    @classmethod
+    def of(cls, log: AccentLog | None, schema: StreamSchema) -> Drops | None:
+        """Those of a log that tuples of a model's attributes tell; None where there are none.
+
+        >>> schema = StreamSchema.of(key={"s": "string"}, time="t", modelled={"x": "step"})
+        >>> log = AccentLog.parse(["1970-01-01T00:00:05 [[s = 'a', drop(x)]]", "1970-01-01T00:00:09 [[true, add(x)]]"])
+        >>> tuples = pa.table({"s": ["a", "a", "b"]})
+        >>> Drops.of(log, schema).after(tuples, np.arange(3), np.array([4_000_000, 9_000_000, 0])).tolist()[0]
+        5000000
+        """
+        gaps = {} if log is None else log.told(schema).gaps(schema)
+        some = {name: steps for name, steps in gaps.items() if not steps.is_empty}
+        return cls(some) if some else None
+
+    def closes(self, table: pa.Table, last: IntArray, before: int | None) -> BoolArray:
+        """Which keys, those of a table's rows, are closed, if none of their tuples comes before ``last`` or ``before``.
+
+        >>> drops = Drops({}, ((9, Description.parse("s = 'a'")),))
+        >>> drops.closes(pa.table({"s": ["a", "a", "b"]}), np.array([5, 8, 8]), None).tolist()
+        [False, True, False]
+        """
+        found = np.zeros(table.num_rows, bool)
+        for since, where in self.closed:
+            rows = (
+                np.flatnonzero(last >= since - 1)
+                if before is None or since > before
+                else np.arange(len(last))
+            )
+            steps = Steps.of([Alteration(0, where, Affine(2))], time="")
+            columns = {
+                name: table.column(name).take(pa.array(rows)).combine_chunks() for name in steps.columns
+            }
+            located = steps.located(columns, len(rows))
+            busy = np.diff(located.steps[0]) > 0
+            found[rows] |= busy[located.cell]
+        return found
+
+    def after(self, table: pa.Table, rows: IntArray, t: IntArray) -> IntArray:
+        """The first instant after each tuple at which an attribute is dropped; NEVER where none is.
+
+        ``rows`` are those of ``table``, and ``t`` their times.
+        """
+        found = np.full(len(t), NEVER, dtype=np.int64)
+        for steps in self.gaps.values():
+            columns = {
+                name: table.column(name).take(pa.array(rows)).combine_chunks() for name in steps.columns
+            }
+            located = steps.located(columns, len(rows))
+            offsets, instants = located.steps
+            scale = located.maps[0]
+            for cell in np.unique(located.cell):
+                own = slice(offsets[cell], offsets[cell + 1])
+                drops = np.append(instants[own][scale[own] > 1.0], NEVER)
+                here = located.cell == cell
+                found[here] = np.minimum(
+                    found[here], drops[np.searchsorted(drops[:-1], t[here], side="right")]
+                )
+        return found

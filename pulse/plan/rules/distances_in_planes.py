@@ -1,0 +1,55 @@
+"""Distances between projected positions know how far the projection may be off (:class:`pulse.core.plane.Plane`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pulse.core.expression import Expression, Function, transform
+from pulse.core.plane import Plane
+from pulse.plan.nodes import Join, Node, scans
+from pulse.plan.nodes import transform as transform_plan
+from pulse.plan.rewriting import change_outputs, change_predicates
+
+
+def distances_in_planes(plan: Node) -> Node:
+    """Every distance in the plane of the streams read; of several planes in one that is no better than any of them.
+
+    Pairs are looked for as much farther apart as the plane may stretch them. Where no stream has a plane nothing changes.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column, Comparison, Constant
+    >>> from pulse.plan.nodes import Filter, Scan
+    >>> scan = Scan("S", "S", Columns((), ("x", "y"), plane=Plane(0.01, 1.0)))
+    >>> distance = Function("distance", (Column("S.x"), Column("S.y"), Constant(0), Constant(0)))
+    >>> distances_in_planes(Filter(scan, Comparison("<", distance, Constant(5)))).predicate.left.plane.distortion
+    0.01
+    """
+    plane = _of_all([one.stored.plane for one in scans(plan) if one.stored.plane is not None])
+    if plane is None:
+        return plan
+
+    def change(e: Expression) -> Expression:
+        if isinstance(e, Function) and e.name in ("distance", "distance2"):
+            return replace(e, plane=plane)
+        return e
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Join) and node.near is not None:
+            node = replace(node, near=replace(node.near, stretch=1.0 + plane.distortion))
+        node = change_predicates(node, lambda e: transform(e, change))
+        return change_outputs(node, lambda e: transform(e, change))
+
+    return transform_plan(plan, changed)
+
+
+def _of_all(planes: list[Plane]) -> Plane | None:
+    if not planes:
+        return None
+    return Plane(
+        max(one.distortion for one in planes),
+        max(one.beyond for one in planes),
+        max(one.west for one in planes),
+        min(one.east for one in planes),
+        max(one.south for one in planes),
+        min(one.north for one in planes),
+    )
