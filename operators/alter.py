@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core import StreamSchema
-from pulse.core.arrays import IntArray
+from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
@@ -36,6 +36,7 @@ from pulse.kernels.steps import (
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.operators.tuples import times
+from pulse.operators.unsure_units import check_lines, covering
 from pulse.stream.steps import Located, Steps
 
 
@@ -43,12 +44,15 @@ from pulse.stream.steps import Located, Steps
 class Alter:
     """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names.
 
-    Segments of attributes among ``held`` are not cut: the map in force at their start is theirs. That is what undoes a value that
-    was recorded before the change and held across it.
+    Segments of attributes among ``held`` keep the map in force at their start. That is what undoes a value that was recorded
+    before the change and held across it; as it may have been recorded again after it, their bounds cover that as well. Those
+    of attributes among ``lines`` join tuples; where a map changes between two it is an error
+    (:mod:`pulse.operators.unsure_units`).
     """
 
     steps: Mapping[str, Steps]
     held: frozenset[str] = frozenset()
+    lines: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -61,14 +65,55 @@ class Alter:
 
     def inverse(self) -> Alter:
         """What undoes this."""
-        return Alter({name: steps.inverse() for name, steps in self.steps.items()}, self.held)
+        return replace(self, steps={name: steps.inverse() for name, steps in self.steps.items()})
 
     def segments(self, relation: Relation) -> Relation:
         """Cut where a map changes, and scaled."""
+        began = relation.lo  # where a row's segment does, whatever attributes it has been cut for
         for name, steps in self.steps.items():
             if name in relation.models and not steps.is_empty:
-                relation = _segments(relation, name, steps, cut=name not in self.held)
+                relation, began = self._altered(relation, name, steps, began)
         return relation
+
+    def _altered(
+        self, relation: Relation, name: str, steps: Steps, began: FloatArray
+    ) -> tuple[Relation, FloatArray]:
+        found = steps.located(
+            described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+            len(relation),
+        )
+        if not _concerns(found):
+            return relation, began
+        parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+        if (parts.step < 0).all():
+            return relation, began
+        if name in self.lines:
+            check_lines(relation, name, parts, found)
+        step = parts.step
+        if name in self.held:
+            step = cut_at_steps(relation.ref, began, began, found.cell, found.steps).step[parts.row]
+        if len(parts.row) > len(relation):
+            relation = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
+            began, found = began[parts.row], found._replace(cell=found.cell[parts.row])
+        made = restate(
+            relation.models[name],
+            relation.lo,
+            relation.hi,
+            relation.err[name],
+            step,
+            found.maps + found.off,
+        )
+        err, rates = made.err, made.rounding
+        if name in self.held:
+            err, apart = covering(relation, name, made, step, parts.step, found)
+            rates = rates + apart
+        drift = dict(relation.drift)
+        if name in drift:
+            scales = found.maps[0], found.off[0]
+            own = scaled_drift(relation.offsets, step, scales, np.ascontiguousarray(drift[name]))
+            drift[name] = (own + relation.accumulated(rates)) * GROWN if rates.any() else own
+        models, bounds = {**relation.models, name: made.c}, {**relation.err, name: err}
+        return replace(relation, models=models, err=bounds, drift=drift), began
 
     def samples(self, samples: Samples) -> Samples:
         """Every value by the map in force at its instant."""
@@ -137,40 +182,6 @@ class Alter:
             )
             batch = batch.set_column(batch.schema.get_field_index(name), name, altered)
         return batch
-
-
-def _segments(relation: Relation, name: str, steps: Steps, *, cut: bool = True) -> Relation:
-    found = steps.located(
-        described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
-        len(relation),
-    )
-    if not _concerns(found):
-        return relation
-    ends = relation.hi if cut else relation.lo  # a point is never cut
-    parts = cut_at_steps(relation.ref, relation.lo, ends, found.cell, found.steps)
-    if (parts.step < 0).all():
-        return relation
-    if len(parts.row) > len(relation):
-        relation = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
-    made = restate(
-        relation.models[name],
-        relation.lo,
-        relation.hi,
-        relation.err[name],
-        parts.step,
-        found.maps + found.off,
-    )
-    drift = dict(relation.drift)
-    if name in drift:
-        scales = found.maps[0], found.off[0]
-        own = scaled_drift(relation.offsets, parts.step, scales, np.ascontiguousarray(drift[name]))
-        drift[name] = (own + relation.accumulated(made.rounding)) * GROWN if made.rounding.any() else own
-    return replace(
-        relation,
-        models={**relation.models, name: made.c},
-        err={**relation.err, name: made.err},
-        drift=drift,
-    )
 
 
 def described_columns(

@@ -206,9 +206,12 @@ def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
     cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
-        # A tuple of before is held until the next one, whatever the accent: only what begins after it is in its units.
-        held = frozenset(name for name, truth in model.schema.modelled if truth is not Truth.LINEAR)
-        alters: tuple[Alter, ...] = (replace(evolving, held=held),)
+        # A tuple of before is held until the next one, whatever the accent: only what begins after it is surely in its units.
+        held, lines = (
+            frozenset(name for name, truth in model.schema.modelled if truth is one)
+            for one in (Truth.STEP, Truth.LINEAR)
+        )
+        alters: tuple[Alter, ...] = (replace(evolving, held=held, lines=lines),)
     else:
         rounding = UndoneRounding.of(log, model.schema)
         if not log.ignored(policy).steps(time):
