@@ -207,9 +207,10 @@ class Refit:
     def _points(self) -> None:
         found, held, corrected = self.found, self.held, self.corrected
         gone = found.old.rows[found.points_old]
-        self.old.append(
-            self._undrifted(held.points.filter(held.points_at(corrected.key[gone], corrected.time[gone])))
-        )
+        withdrawn = held.points_at(corrected.key[gone], corrected.time[gone])
+        if set(self._truths()) == {"linear"}:
+            withdrawn |= self._shown_once_more()
+        self.old.append(self._undrifted(held.points.filter(withdrawn)))
         rows = found.new.rows[found.points_new]
         if not len(rows):
             return
@@ -233,6 +234,21 @@ class Refit:
             now = self._now()
             batch = _inheriting(batch, now.ranges, now.ending_at(corrected.key[rows], corrected.time[rows]))
         self.new.append(batch)
+
+    def _shown_once_more(self) -> BoolArray:
+        """Which points held where the truth changed are not in the truth of now.
+
+        A fit may show the value at which a line ends as a point, too, where tuples repeat it. No truth has such a point, so that
+        it does not go as others do.
+        """
+        found, held, corrected = self.found, self.held, self.corrected
+        came, stay = found.new.rows[found.points_new], np.setdiff1d(found.new.point, found.points_new)
+        kept, cells = found.new.rows[stay], found.cells
+        changed = held.points_at(
+            np.concatenate([corrected.key[came], cells.key, cells.key]),
+            np.concatenate([corrected.time[came], cells.begin, cells.end]),
+        )
+        return changed & ~held.points_at(corrected.key[kept], corrected.time[kept])
 
     def _undrifted(self, batch: SegmentBatch) -> SegmentBatch:
         return without_drift(batch, self.spec)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pulse
@@ -59,6 +59,7 @@ def changelog(*given: tuple[str, str, float, float]) -> pa.Table:
 @pytest.mark.parametrize("name", SPECS)
 @settings(max_examples=4)
 @given(seed=st.integers(0, 10**6), keep=st.booleans(), n=st.sampled_from([5, 40]))
+@example(seed=74870, keep=False, n=40)  # the last tuple of a line comes twice, and is revised
 def test_a_revised_model_certifies_the_corrected_truth(name: str, seed: int, keep: bool, n: int) -> None:
     tuples = stream(n, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +77,30 @@ def test_a_revised_model_certifies_the_corrected_truth(name: str, seed: int, kee
         if keep:
             assert wrong(tuples, Model(model.path, version=1)) == []
             assert wrong(load.corrected, Model(model.path, version=2)) == []
+
+
+@pytest.mark.parametrize("name", ["linear", "linear, drift", "linear, holes"])
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ([("-U", 10, 4.0), ("+U", 10, 5.0)], [(0, 1.0), (5, 2.0), (10, 4.0), (10, 5.0)]),
+        ([("-U", 10, 4.0), ("+U", 10, 5.0)] * 2, [(0, 1.0), (5, 2.0), (10, 5.0), (10, 5.0)]),
+        ([("+I", 12, 5.0)], [(0, 1.0), (5, 2.0), (10, 4.0), (10, 4.0), (12, 5.0)]),
+        ([("-D", 10, 4.0)] * 2, [(0, 1.0), (5, 2.0)]),
+    ],
+)
+def test_the_end_of_a_line_that_was_shown_as_a_point_too_goes_with_it(
+    tmp_path: Path, name: str, changes: list[tuple[str, float, float]], after: list[tuple[float, float]]
+) -> None:
+    """A fit may show the value twice where the last tuple repeats it: no truth has such a point."""
+    before = [(0, 1.0), (5, 2.0), (10, 4.0), (10, 4.0)]
+    model = fitted(
+        tmp_path, changelog(*(("+I", "a", t, x) for t, x in before)).drop_columns(["kind"]), **SPECS[name]
+    )
+    revised = LOCAL.revise(model, changelog(*((kind, "a", t, x) for kind, t, x in changes))).model
+    assert wrong(changelog(*(("+I", "a", t, x) for t, x in after)).drop_columns(["kind"]), revised) == []
+    points = [one for one in revised.read().to_arrow().to_pylist() if one["lo"] == one["hi"]]
+    assert len(points) == (len(after) > 3 and after[-2][0] == after[-1][0] and after[-2] != after[-1])
 
 
 @pytest.mark.parametrize("name", ["step", "linear, drift"])
