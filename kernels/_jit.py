@@ -10,7 +10,7 @@ which accepts both. One signature also means one cache entry per function, so th
 that compile at the same moment write the same thing.
 
 The cache lives in a per-user folder (``PULSE_CACHE_DIR`` overrides it; empty switches it off), one
-subfolder per module, named by a hash of the sources the module depends on: Numba's own cache
+subfolder per module, named by a hash of the sources the module depends on and of its package's name: Numba's own cache
 notices neither a changed callee in another file nor that the same sources moved to another
 path, as they do under ``spark-submit --py-files``. Files are written to a temporary name and renamed. Anything
 unreadable in the cache is compiled anew; an unwritable folder means no cache.
@@ -174,8 +174,8 @@ def _source(module: str) -> bytes:
 
 
 @functools.cache
-def _fingerprint(module: str) -> str:
-    """Hash of a module's source, the sources it imports, and the compilers' versions."""
+def _fingerprint(module: str, package: str = PACKAGE) -> str:
+    """Hash of a module's source, the sources it imports, the compilers' versions, and the package it was imported from."""
     pending, seen = [module, "_jit"], set[str]()
     while pending:
         name = pending.pop()
@@ -184,7 +184,7 @@ def _fingerprint(module: str) -> str:
             pending.extend(_IMPORT.findall(_source(name).decode()))
     digest = hashlib.sha256()
     versions = (sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__)
-    digest.update(repr(versions).encode())
+    digest.update(repr((package, versions)).encode())
     for name in sorted(seen):
         digest.update(name.encode() + b"\0" + _source(name) + b"\0")
     return digest.hexdigest()[:20]
@@ -195,12 +195,12 @@ class _ContentLocator(caching._CacheLocator):
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         self._py_file = py_file
-        self._module = py_func.__module__.rpartition(".")[2]
+        package, _, self._module = py_func.__module__.rpartition(".")
         self._line = py_func.__code__.co_firstlineno
         folder = cache_folder()
         if folder is None:
             raise OSError("caching is switched off")
-        self._stamp = _fingerprint(self._module)
+        self._stamp = _fingerprint(self._module, package)  # what is kept imports its module by this name
         self._path = folder / f"{self._module}-{self._stamp}"
 
     def get_cache_path(self) -> str:
@@ -240,6 +240,10 @@ class _ContentCache(caching.FunctionCache):
     """Numba's cache, except that a damaged or full one is worked around, not died of."""
 
     _impl_class = _ContentCacheImpl
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._name = f"{py_func.__module__}.{py_func.__qualname__}"  # Numba's has an address in it
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -123,6 +123,7 @@ def test_a_truncated_file_is_compiled_anew(tmp_path, filled, suffix, keep):
         (copied / path.name).write_bytes(whole[:keep] if path.suffix == f".{suffix}" else whole)
     answer, said = run(PULSE_CACHE_DIR=str(tmp_path))
     assert answer == COMPILED
+    assert "kernel cache: pulse.kernels.polynomial._integrate is unreadable" in said
     assert "compiling anew" in said
     assert run(PULSE_CACHE_DIR=str(tmp_path))[0] == LOADED
 
@@ -168,6 +169,16 @@ def test_the_cache_follows_the_code_not_its_path(tmp_path):
     answers = [run(CALL, PULSE_CACHE_DIR=cache, PYTHONPATH=root)[0] for root in (one, two, other)]
     assert [a[:2] for a in answers] == [[10.0, 0], [10.0, 1], [15.0, 0]]
     assert [a[2].startswith(root) for a, root in zip(answers, (one, two, other), strict=True)] == [True] * 3
+
+
+def test_what_was_compiled_under_another_name_is_not_taken(tmp_path):
+    """What is kept names the modules it needs: where the folder itself is on the path, others than those of the package."""
+    cache, root = str(tmp_path / "cache"), package(tmp_path / "one", 2)
+    bare = CALL.replace("pulse.kernels.caller", "kernels.caller")
+    assert run(bare, PULSE_CACHE_DIR=cache, PYTHONPATH=f"{root}:{root}/pulse")[0][:2] == [10.0, 0]
+    for hits in (0, 1):
+        answer, said = run(CALL, PULSE_CACHE_DIR=cache, PYTHONPATH=root)
+        assert (answer[:2], said) == ([10.0, hits], "")
 
 
 def test_a_changed_callee_changes_the_fingerprint(monkeypatch):
