@@ -34,7 +34,8 @@ class PlainCsv(TextFormat):
 
     Types are guessed from the first megabyte: numbers are doubles, except in key columns, where whole numbers
     are int64 unless some begin with zeros, as codes do; all else is text, kept as a dictionary. ``types`` overrides the guess:
-    ``{"id": "string"}``. Empty fields, NaN, NA, null and the like are no number, and what ``missing`` lists is none either.
+    ``{"id": "string"}``. Empty fields, NaN, NA, null and the like are no number, and what ``missing`` lists is none either;
+    an empty field is no key.
     Times are ISO 8601 text, or as ``time_format`` (``%d.%m.%Y %H:%M``) says, or numbers since 1970 of ``time_unit``; with
     ``missing_times`` they may be empty.
     """
@@ -133,7 +134,7 @@ class PlainCsv(TextFormat):
         names = pick(columns, pa.schema(list(types.items())), unit.path)
         asked = {name: self._stored_type(name, types[name]) for name in names}
         for block in read_blocks(unit, layout):
-            table = parse_block(block, layout, asked)
+            table = _without_empty_keys(parse_block(block, layout, asked), self.key)
             if self.time in names and table.num_rows:
                 at = names.index(self.time)
                 column = table.column(at).combine_chunks()
@@ -166,6 +167,20 @@ class PlainCsv(TextFormat):
             number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
             types[name] = given.get(name, pa.int64() if whole else pa.float64() if number else KEY_TEXT)
         return types
+
+
+def _without_empty_keys(table: pa.Table, key: Sequence[str]) -> pa.Table:
+    """With nulls for empty texts among keys: an empty field is no key, as it is no number and no time."""
+    for name in set(key) & set(table.column_names):
+        column = table.column(name).combine_chunks()
+        if not pa.types.is_dictionary(column.type) or not len(column):
+            continue
+        at = pc.index(column.dictionary, "").as_py()
+        if at >= 0:
+            indices = pc.if_else(pc.equal(column.indices, at), None, column.indices)
+            column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
+            table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 def place_in(block: Block, path: str, column: str | None) -> Place:

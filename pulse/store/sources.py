@@ -14,10 +14,11 @@ import pyarrow as pa
 from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, NullKeyError, PulseError
 from pulse.datasets.format import Format
-from pulse.datasets.plain_csv import PlainCsv
+from pulse.datasets.plain_csv import PlainCsv, place_in
 from pulse.datasets.plain_parquet import PlainParquet, is_text
 from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
+from pulse.datasets.text_blocks import read_blocks
 from pulse.datasets.units import Unit
 from pulse.operators.tuples import needed_columns
 from pulse.store.errors import HeldAlreadyError, HistoryGoneError, SourceChangedError
@@ -175,22 +176,28 @@ def read_unit(
     for batch in format.batches(unit, found, **options):
         for name, type_ in schema.key:
             if name in found and name not in optional:
-                _check_key(batch.column(name), type_, f"{unit}, key column '{name}'", rows)
+                _check_key(batch.column(name), type_, (format, unit, name), rows)
         rows += batch.num_rows
         yield _completed(batch, columns, schema) if lacking else batch
 
 
-def _check_key(column: pa.Array, type_: pa.DataType, where: str, before: int) -> None:
+def _check_key(column: pa.Array, type_: pa.DataType, place: tuple[Format, Unit, str], before: int) -> None:
     """Every tuple has a key, and those of all files are texts, or of none."""
+    format, unit, name = place
     if column.null_count:
-        row = before + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) + 1
+        row = before + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        where = f"{unit}, key column '{name}', row {row + 1}"
+        if isinstance(format, PlainCsv):
+            block = next(read_blocks(unit, format.layout(unit.path)))
+            where = f"{place_in(block, unit.path, None)(row)}, key column '{name}'"
         raise NullKeyError(
-            f"{where}, row {row}: expected a key, got nothing; a tuple without a key belongs to nobody: give it one, or remove "
+            f"{where}: expected a key, got nothing; a tuple without a key belongs to nobody: give it one, or remove "
             "the row"
         )
     if is_text(column.type) != is_text(type_):
         raise ColumnTypeError(
-            f"{where}: expected {type_}, as in the file before, got {column.type}; give all files one type, or fit them apart"
+            f"{unit}, key column '{name}': expected {type_}, as in the file before, got {column.type}; give all files one type, "
+            "or fit them apart"
         )
 
 

@@ -152,14 +152,26 @@ def test_numbers_kept_as_text(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_a_tuple_without_a_key_is_named_by_its_file(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", ["1", "a"])
+@pytest.mark.parametrize("none", ["", '""'])
+def test_a_tuple_without_a_key_is_named_by_file_and_line(
+    run: Run, tmp_path: Path, room: str, none: str
+) -> None:
+    """An empty field is no key, be they numbers or texts; a job sets such a row aside, with its line."""
     (tmp_path / "rooms.csv").write_text(
-        "room,when,celsius\n1,2024-05-01 12:00,20.5\n,2024-05-01 12:01,20.6\n"
+        f"room,when,celsius\n{room},2024-05-01 12:00,20.5\n\n{none},2024-05-01 12:01,20.6\n"
     )
     failed = run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms")
     assert failed.code == 2
-    assert "rooms.csv" in failed.err
-    assert "key column 'room', row 2: expected a key, got nothing" in failed.err
+    assert "rooms.csv, line 4, key column 'room': expected a key, got nothing" in failed.err
+
+
+def test_what_stands_for_no_number_is_a_key_of_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rooms.csv").write_text(
+        "room,when,celsius\na,2024-05-01 12:00,20.5\nNA,2024-05-01 12:01,20.6\n"
+    )
+    assert run("fit", tmp_path / "rooms.csv", *ASKED, "--out", tmp_path / "rooms").code == 0
+    assert Model(tmp_path / "rooms").keys().column("room").to_pylist() == ["NA", "a"]
 
 
 def test_keys_that_are_texts_in_one_file_only(run: Run, tmp_path: Path) -> None:
