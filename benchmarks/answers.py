@@ -12,7 +12,7 @@ from pulse.benchmarks.recording import Accuracy
 from pulse.benchmarks.workload import SECOND, Objects, Tuples
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 

@@ -26,10 +26,10 @@ from pulse.benchmarks.processes import descendants, resident
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
 from pulse.datasets.generators import generate
-from pulse.kernels.fit import SEGMENT, Fitted, fit
-from pulse.kernels.group import group
-from pulse.kernels.knots import NO_TIME, STEP, intervals
-from pulse.kernels.reach import NOT_ASKED
+from pulse.kernels.counting_sort import group
+from pulse.kernels.fit.constraints import NOT_ASKED
+from pulse.kernels.fit.greedy_lines import SEGMENT, Fitted, fit
+from pulse.kernels.fit.truth_intervals import NO_TIME, STEP, intervals
 from pulse.session import Session
 from pulse.store.model import Model
 

@@ -11,8 +11,10 @@ from scipy.interpolate import PPoly
 
 from pulse.benchmarks.held import numbers, sets_of_numbers
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
-from pulse.kernels import align, integral, lift, polynomial, roots
-from pulse.kernels.window_average import window_averages_every
+from pulse.kernels.pieces import align
+from pulse.kernels.polynomial import arithmetic, lift, roots
+from pulse.kernels.windows import integral
+from pulse.kernels.windows.average_on_grid import window_averages_every
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
@@ -29,7 +31,7 @@ def polynomials_with_roots(n: int, degree: int) -> tuple[Any, tuple[Any, Any]]:
     at = np.sort(rng.uniform(-1, 2, (n, degree)), axis=1)
     c = np.ones((n, 1))
     for j in range(degree):
-        c = polynomial.multiply(c, np.column_stack([-at[:, j], np.ones(n)]))
+        c = arithmetic.multiply(c, np.column_stack([-at[:, j], np.ones(n)]))
     inside = (at >= 0) & (at <= 1)
     return c * rng.uniform(0.1, 10, (n, 1)), (at[inside], _offsets(inside.sum(axis=1)))
 
@@ -86,7 +88,7 @@ def test_evaluation(benchmark: Any, k: int, contender: str) -> None:
     expected = sum(c[:, j] * t**j for j in range(k))
 
     def ours() -> Any:
-        polynomial._evaluate(c, t, out)
+        arithmetic._evaluate(c, t, out)
         return out
 
     def horner() -> Any:
@@ -128,7 +130,7 @@ def test_integrals(benchmark: Any, contender: str) -> None:
     breaks, powers = np.concatenate([[0.0], np.cumsum(length)]), np.arange(3) + 1
     peer = PPoly(c[:, ::-1].T, breaks)
     run: Any = {
-        OURS: lambda: polynomial.integrate(c, 0.0, length),
+        OURS: lambda: arithmetic.integrate(c, 0.0, length),
         "numpy": lambda: (c / powers * length[:, None] ** powers).sum(axis=1),
         "scipy PPoly": lambda: np.array([peer.integrate(a, b) for a, b in pairwise(breaks)]),
     }[contender]
@@ -222,7 +224,7 @@ def test_difference_of_two_functions(benchmark: Any, contender: str) -> None:
         coefficients = np.concatenate(c)
         cells = align.align(ref, np.zeros(len(hi)), hi, np.array([[0, len(c[0]), len(hi)]]))
         sides = [align.coefficients_at(cells, f, ref, coefficients) for f in range(2)]
-        return polynomial.subtract(*sides)
+        return arithmetic.subtract(*sides)
 
     def scipys() -> Any:
         sides = []
@@ -275,7 +277,7 @@ def test_distances(benchmark: Any, contender: str) -> None:
         for share in np.linspace(0, 1, 11):
             at = made.lo + share * (made.hi - made.lo)
             local = (made.ref - ref[made.source]) / SECOND + at
-            off = np.maximum(off, np.abs(polynomial.evaluate(made.c, at) - distance(made.source, local)))
+            off = np.maximum(off, np.abs(arithmetic.evaluate(made.c, at) - distance(made.source, local)))
         right = (off <= made.err + 1e-12) & (made.err <= 1e-3)
         covered = (made.hi - made.lo).sum() / n
         return Accuracy(
@@ -287,11 +289,11 @@ def test_distances(benchmark: Any, contender: str) -> None:
         record(benchmark, lambda: lift.lift("sqrt", ref, lo, hi, c, 1e-3), accuracy=judge, **row)
         return
     everywhere, middles = np.arange(n)[:, None], (t[1:] + t[:-1]) / 2
-    between = np.sqrt(polynomial.evaluate_grid(c, t))
+    between = np.sqrt(arithmetic.evaluate_grid(c, t))
     off = np.abs((between[:, 1:] + between[:, :-1]) / 2 - distance(everywhere, middles))
     record(
         benchmark,
-        lambda: np.sqrt(polynomial.evaluate_grid(c, t)),
+        lambda: np.sqrt(arithmetic.evaluate_grid(c, t)),
         accuracy=lambda found: numbers(found, distance(everywhere, t), rounding=1e-12),
         facts={"largest error halfway between samples, of which it tells nothing": off.max()},
         **row,

@@ -30,9 +30,9 @@ from pulse.benchmarks.violations import DATA, MACD, in_metres, with_velocity
 from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.datasets.generators import frame, generate
-from pulse.kernels.key_state import Layout, fresh
-from pulse.kernels.knots import SAMPLES, STEP
-from pulse.kernels.validate import KIND, REPAIR, ROW, validate
+from pulse.kernels.fit.truth_intervals import SAMPLES, STEP
+from pulse.kernels.validate.key_state import Layout, fresh
+from pulse.kernels.validate.validate import KIND, REPAIR, ROW, validate
 from pulse.language import parse
 from pulse.operators.predict import PredictSpec
 from pulse.operators.relation import Relation

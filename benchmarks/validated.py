@@ -13,9 +13,9 @@ import numpy as np
 from pulse.benchmarks.workload import COLUMNS, SECOND, Objects, begins
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CERTAIN
-from pulse.kernels.key_state import Layout, fresh
-from pulse.kernels.knots import SAMPLES
-from pulse.kernels.validate import BEGIN, END, KEY, validate
+from pulse.kernels.fit.truth_intervals import SAMPLES
+from pulse.kernels.validate.key_state import Layout, fresh
+from pulse.kernels.validate.validate import BEGIN, END, KEY, validate
 from pulse.operators.relation import Relation
 
 _RULES = np.array([[SAMPLES, 0, 0, 2], [SAMPLES, 0, 1, 3]])

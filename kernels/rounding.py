@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT1, device, kernel, step
-from pulse.kernels.exact import two_sum
-from pulse.kernels.recycled import recycled
+from pulse.kernels.buffer_pool import recycled
+from pulse.kernels.double_double import two_sum
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -3,8 +3,9 @@
 1 Transforms: where a map ``y -> a*y + b`` is in force, coefficients scale by ``a`` and the constant term shifts by ``b``; a
   segment that straddles an instant at which the map changes is cut there.
 2 Bounds: ``err`` scales by ``a``, ``drift`` too; over a change of scale the drift so far is carried on
-  (:func:`pulse.kernels.steps.scaled_drift`). Nothing is approximated, but ``a`` and ``b`` are exact fractions and values
-  doubles: what the doubles nearest to ``a`` and ``b``, products and sums lose is added (:func:`pulse.kernels.steps.restate`).
+  (:func:`pulse.kernels.pieces.step_maps.scaled_drift`). Nothing is approximated, but ``a`` and ``b`` are exact fractions and
+  values doubles: what the doubles nearest to ``a`` and ``b``, products and sums lose is added
+  (:func:`pulse.kernels.pieces.step_maps.restate`).
 3 Inverts: a bound on the output is one of ``1/a`` of it on the input.
 4 Revises: passes it on, altered.
 5 Accents: this is what they do. Undoing and restating are inverse to each other.
@@ -24,8 +25,7 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.decimals import as_doubles
-from pulse.kernels.rounding import GROWN
-from pulse.kernels.steps import (
+from pulse.kernels.pieces.step_maps import (
     apply_steps,
     apply_steps_on_grid,
     apply_steps_with_bounds,
@@ -33,6 +33,7 @@ from pulse.kernels.steps import (
     restate,
     scaled_drift,
 )
+from pulse.kernels.rounding import GROWN
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.operators.tuples import times

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import IntArray
-from pulse.kernels.group import group
+from pulse.kernels.counting_sort import group
 from pulse.operators.tuples import check_columns, encode_keys, times
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pulse.core.elements import ElementKind
 from pulse.core.errors import PulseError, unknown_column
-from pulse.kernels.timeline import GRAIN
+from pulse.kernels.instants import GRAIN
 
 _ORDER = ("now", "batch", "position")
 _PLACED = ("ref", "lo", "hi", "kind", *_ORDER)

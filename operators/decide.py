@@ -1,8 +1,9 @@
 """Rows whose whole range a predicate decides at once: the short way round solving (semantics 3.2, 3.9).
 
 A comparison of lines has one answer on a segment that stays clear of the level and of the bounds about it, and most do
-(:mod:`pulse.kernels.bands`). Per row the answer is a certainty, ABSENT included, or UNDECIDED: then the row is to be solved.
-``AND`` is the least certain of both sides and ``OR`` the most; where one side alone settles it, the other may be undecided::
+(:mod:`pulse.kernels.polynomial.sign_bands`). Per row the answer is a certainty, ABSENT included, or UNDECIDED: then the row is to
+be solved. ``AND`` is the least certain of both sides and ``OR`` the most; where one side alone settles it, the other may be
+undecided::
 
               BELOW     UNDER     OVER      ABOVE
     D <  0    certain   likely    possible  absent     (<= alike; > and >= the other way round)
@@ -22,9 +23,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.expression import FLIPPED, And, Column, Comparison, Constant, Expression, Function, Or
-from pulse.kernels.bands import bands_about, bands_between, bands_of_distance
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import subtract
+from pulse.kernels.polynomial.arithmetic import subtract
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.polynomial.sign_bands import bands_about, bands_between, bands_of_distance
 from pulse.operators.plane import distortion
 from pulse.operators.relation import Relation
 from pulse.operators.solve import positive

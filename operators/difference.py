@@ -20,7 +20,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.schema import BOOKKEEPING
-from pulse.kernels.align import Cells, align, coefficients_at
+from pulse.kernels.pieces.align import Cells, align, coefficients_at
 from pulse.operators.relation import Relation
 
 TOLERANCE = 1e-9

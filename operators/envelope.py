@@ -28,13 +28,13 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.core.instants import tolerances
-from pulse.kernels.align import Cells, align, coefficients_at
-from pulse.kernels.envelope import NOISE, envelope
-from pulse.kernels.envelope import Envelope as Pieces
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import subtract, taylor_shift
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.pieces.align import Cells, align, coefficients_at
+from pulse.kernels.pieces.envelope import NOISE, envelope
+from pulse.kernels.pieces.envelope import Envelope as Pieces
+from pulse.kernels.polynomial.arithmetic import subtract, taylor_shift
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import magnitudes
-from pulse.kernels.timeline import MICROSECONDS
 from pulse.operators.across import AcrossKeys
 from pulse.operators.lineage import Lineage
 from pulse.operators.membership import presence

@@ -43,8 +43,8 @@ from pulse.core.expression import (
     Parameter,
 )
 from pulse.core.schema import Role
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import add, multiply, subtract
+from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_rounding, underflow
 from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
 from pulse.operators.plane import distorted, distortion

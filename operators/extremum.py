@@ -22,9 +22,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import UNBOUNDED
 from pulse.core.instants import gaps, tolerances
+from pulse.kernels.pieces.window_cover import touched
 from pulse.kernels.rounding import evaluation
-from pulse.kernels.sliding import sliding_extremum
-from pulse.kernels.touched import touched
+from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.relation import Relation
 from pulse.operators.window import WindowFunction, least_certain
 

@@ -24,7 +24,7 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.expression import TRUE, Expression
 from pulse.core.instants import tolerances
-from pulse.kernels.intervals import IntervalSets, complement, intersect
+from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
 from pulse.operators.decide import UNDECIDED, decided
 from pulse.operators.evaluate import without_hidden
 from pulse.operators.relation import Relation

@@ -21,10 +21,19 @@ import pyarrow as pa
 from pulse.core import SegmentBatch, format_instant
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
-from pulse.kernels.fit import AUTO, OPEN_SEGMENT, OPEN_START, POINT_SEGMENT, SEGMENT, Fitted, fit, unbounded
-from pulse.kernels.fit_polynomial import fit_polynomial
-from pulse.kernels.group import group
-from pulse.kernels.knots import (
+from pulse.kernels.counting_sort import group
+from pulse.kernels.fit.greedy_lines import (
+    AUTO,
+    OPEN_SEGMENT,
+    OPEN_START,
+    POINT_SEGMENT,
+    SEGMENT,
+    Fitted,
+    fit,
+    unbounded,
+)
+from pulse.kernels.fit.greedy_polynomials import fit_polynomial
+from pulse.kernels.fit.truth_intervals import (
     FRESH,
     LATE,
     NO_TIME,

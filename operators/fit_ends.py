@@ -21,8 +21,17 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core import SegmentBatch, Truth
-from pulse.kernels.fit import POINT_SEGMENT, SEGMENT, Fitted
-from pulse.kernels.knots import NO_TIME, NOT_A_NUMBER, OPEN_RUN, POINT, RUN, SUPERSEDED, USED, Intervals
+from pulse.kernels.fit.greedy_lines import POINT_SEGMENT, SEGMENT, Fitted
+from pulse.kernels.fit.truth_intervals import (
+    NO_TIME,
+    NOT_A_NUMBER,
+    OPEN_RUN,
+    POINT,
+    RUN,
+    SUPERSEDED,
+    USED,
+    Intervals,
+)
 from pulse.operators.fit_spec import FitSpec
 
 SEGMENTS, FIRST, LAST, LAST_APART, HOLE, SECOND, TOUCHING = range(7)

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core import SegmentBatch
-from pulse.kernels.group import group
-from pulse.kernels.knots import SUPERSEDED, USED, intervals
+from pulse.kernels.counting_sort import group
+from pulse.kernels.fit.truth_intervals import SUPERSEDED, USED, intervals
 from pulse.operators.drops import Drops
 from pulse.operators.fit import Fitter
 from pulse.operators.fit_spec import FitSpec

@@ -13,7 +13,7 @@ import numpy as np
 
 from pulse.core import Truth, format_instant
 from pulse.core.arrays import FloatArray
-from pulse.kernels.knots import POINT, Intervals
+from pulse.kernels.fit.truth_intervals import POINT, Intervals
 from pulse.operators.fit_spec import FitSpec
 
 MOST_OF_ONE = 10_000

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from pulse.core import ErrorBound, StreamSchema, Truth, format_duration
 from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
 from pulse.core.errors import BoundError, PulseError, unknown_column
-from pulse.kernels.fit import AUTO
-from pulse.kernels.knots import TRUTHS
-from pulse.kernels.reach import NOT_ASKED
+from pulse.kernels.fit.constraints import NOT_ASKED
+from pulse.kernels.fit.greedy_lines import AUTO
+from pulse.kernels.fit.truth_intervals import TRUTHS
 
 HIGHEST_DEGREE = 5
 

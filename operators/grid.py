@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.timeline import GRAIN
+from pulse.kernels.instants import GRAIN
 from pulse.operators.lineage import Lineage
 from pulse.operators.pair_join import APPROXIMATED, position_boxes
 from pulse.operators.relation import Relation

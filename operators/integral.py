@@ -22,11 +22,11 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import gaps, tolerances
-from pulse.kernels.integral import window_integral
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.pieces.window_cover import largest_of_spans
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TERM, TINY, UNIT, evaluation, magnitudes
-from pulse.kernels.timeline import MICROSECONDS
-from pulse.kernels.touched import largest_of_spans
+from pulse.kernels.windows.integral import window_integral
 from pulse.operators.errors import DomainError
 from pulse.operators.relation import Relation
 from pulse.operators.window import WindowFunction, least_certain

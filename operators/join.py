@@ -42,9 +42,9 @@ from pulse.core.expression import (
     conjuncts,
     walk,
 )
-from pulse.kernels.align import Cells, Pieces, align_pair, coefficients_at
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.pieces.align import Cells, Pieces, align_pair, coefficients_at
 from pulse.kernels.rounding import shift_rounding
-from pulse.kernels.timeline import MICROSECONDS
 from pulse.operators.lineage import Lineage
 from pulse.operators.relation import Relation
 

@@ -1,7 +1,7 @@
 """Functions that leave the polynomials, as piecewise polynomials with certified errors (semantics 3.3, 4.2).
 
-``f(x)`` with ``|truth - x| <= e`` errs by the approximation's own error (:mod:`pulse.kernels.lift`) plus what ``f`` makes of
-``e`` on the piece's values ``[m, M]``:
+``f(x)`` with ``|truth - x| <= e`` errs by the approximation's own error (:mod:`pulse.kernels.polynomial.lift`) plus what ``f``
+makes of ``e`` on the piece's values ``[m, M]``:
 
 ============== ======================================================================================================
 ``abs``        ``e``, and rounding: rows are cut where ``x`` crosses zero
@@ -28,8 +28,8 @@ import numpy as np
 from pulse.core.approximation import SHARE as SHARE
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Arithmetic, Constant, Expression, Function, Negative
-from pulse.kernels.lift import NEGATIVE_UNITS, UNIT, VALUE_UNITS, absolute, lift
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.polynomial.lift import NEGATIVE_UNITS, UNIT, VALUE_UNITS, absolute, lift
 from pulse.kernels.rounding import GROWN, evaluation, magnitudes
 from pulse.kernels.status import NOT_CONVERGED, OK, OUT_OF_DOMAIN
 from pulse.operators.errors import ApproximationError, DomainError

@@ -18,7 +18,7 @@ import numpy as np
 from pulse.core.columns import Columns
 from pulse.core.expression import Expression
 from pulse.core.instants import split
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.evaluate import ELAPSED, Evaluation
 from pulse.operators.relation import Relation
 

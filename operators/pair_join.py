@@ -24,14 +24,14 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Expression
-from pulse.kernels.align import Cells, Pieces, align_pair, coefficients_at
-from pulse.kernels.around import around
-from pulse.kernels.extrema import bounds
-from pulse.kernels.hulls import hulls
-from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
-from pulse.kernels.near import Tracks, near_pairs
-from pulse.kernels.polynomial import add, multiply, subtract
-from pulse.kernels.signs import LE, sign_ranges
+from pulse.kernels.pieces.align import Cells, Pieces, align_pair, coefficients_at
+from pulse.kernels.pieces.coarse_tracks import hulls
+from pulse.kernels.pieces.neighbourhoods import around
+from pulse.kernels.pieces.proximity_sweep import Tracks, near_pairs
+from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
+from pulse.kernels.polynomial.signs import LE, sign_ranges
 from pulse.kernels.status import NOT_FINITE, ZERO_POLYNOMIAL
 from pulse.operators.join import all_pairs, common_cells, joined, matching_pairs, named, split_condition
 from pulse.operators.relation import Relation

@@ -19,7 +19,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import gaps, tolerances
-from pulse.kernels.align import Cells, Pieces, align, align_pair
+from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair
 from pulse.operators.relation import Relation
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
-from pulse.kernels.regions import locate
-from pulse.kernels.window_average import Windows, window_averages_every
-from pulse.kernels.window_extremum import window_extremum_every
+from pulse.kernels.pieces.range_lookup import locate
+from pulse.kernels.windows.average_on_grid import Windows, window_averages_every
+from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.patch_extremum import PatchExtremum
 from pulse.operators.patch_integral import PatchIntegral
 from pulse.operators.patch_points import Count, PatchPoints

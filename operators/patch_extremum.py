@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.align import Pieces, align_pair, coefficients_at
-from pulse.kernels.envelope import envelope
-from pulse.kernels.extrema import bounds
-from pulse.kernels.sliding import sliding_extremum
+from pulse.kernels.pieces.align import Pieces, align_pair, coefficients_at
+from pulse.kernels.pieces.envelope import envelope
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.patch import Function, compared, filled, recut
 from pulse.operators.relation import Relation

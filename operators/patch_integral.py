@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.align import coefficients_at
-from pulse.kernels.integral import window_integral
-from pulse.kernels.polynomial import add, subtract
+from pulse.kernels.pieces.align import coefficients_at
+from pulse.kernels.polynomial.arithmetic import add, subtract
+from pulse.kernels.windows.integral import window_integral
 from pulse.operators.patch import Function, common, compared, filled, recut
 from pulse.operators.relation import Relation
 

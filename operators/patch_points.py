@@ -16,9 +16,9 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
-from pulse.kernels.align import Cells, coefficients_at
-from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_pieces
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.pieces.align import Cells, coefficients_at
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.patch import Function, common, filled, recut
 from pulse.operators.relation import Relation

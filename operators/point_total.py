@@ -19,9 +19,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
-from pulse.kernels.point_window import MAX, SUM, aggregate_spans
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN
+from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans
 from pulse.operators.across import AcrossKeys
 from pulse.operators.gather import Gather
 from pulse.operators.membership import LARGEST, SUMS, mean_bound, member_columns, sum_bound

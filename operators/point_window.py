@@ -23,9 +23,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
 from pulse.core.instants import split
-from pulse.kernels.point_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.rounding import GROWN, SMALL, TINY, UNIT
+from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples

@@ -34,7 +34,7 @@ from pulse.core.expression import (
     columns_of,
 )
 from pulse.core.schema import Role
-from pulse.kernels.compare import compare, compare_constant, compare_distance
+from pulse.kernels.polynomial.certainty import compare, compare_constant, compare_distance
 from pulse.operators.errors import OperandError
 from pulse.operators.pointwise_join import join_samples
 from pulse.operators.pointwise_numbers import Numbers, numbers_of, plain

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.kernels.recycled import recycled
-from pulse.kernels.stretches import Common, common_stretches, copy_codes, copy_stretches
+from pulse.kernels.buffer_pool import recycled
+from pulse.kernels.samples.grid_runs import Common, common_stretches, copy_codes, copy_stretches
 from pulse.operators.join import equal_pairs
 from pulse.operators.samples import Samples
 

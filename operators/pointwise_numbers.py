@@ -29,8 +29,8 @@ from pulse.core.certainty import ABSENT
 from pulse.core.decimals import as_doubles
 from pulse.core.expression import Arithmetic, Column, Constant, Expression, Function, Negative
 from pulse.core.schema import Role
-from pulse.kernels.lift import NEGATIVE_UNITS, UNIT
-from pulse.kernels.recycled import recycled
+from pulse.kernels.buffer_pool import recycled
+from pulse.kernels.polynomial.lift import NEGATIVE_UNITS, UNIT
 from pulse.kernels.rounding import FUNCTION, GROWN, errors_of
 from pulse.operators.errors import DomainError, MissingValueError, OperandError
 from pulse.operators.plane import distorted, distortion

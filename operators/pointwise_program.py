@@ -1,4 +1,4 @@
-"""What lies above windows as steps of a program: for all variants of a sweep in one pass (:mod:`pulse.kernels.program`).
+"""What lies above windows as steps of a program: for all variants of a sweep in one pass (:mod:`pulse.kernels.samples.vector_program`).
 
 Joins, projections and filters of samples with one set of places become numbers and codes of a program; only sums, differences,
 products, quotients by constants, powers and ``abs`` of modelled attributes, and comparisons of them. Whatever else there is, and
@@ -31,17 +31,22 @@ from pulse.core.expression import (
     renamed,
     walk,
 )
-from pulse.kernels import program
-from pulse.kernels.compare import form_of
-from pulse.kernels.program import Programs
+from pulse.kernels.polynomial.certainty import form_of
+from pulse.kernels.samples import vector_program
+from pulse.kernels.samples.vector_program import Programs
 
 _MOST_FACTORS = 16  # of a power
-_OPS = {"+": program.ADD, "-": program.SUBTRACT, "*": program.MULTIPLY, "/": program.DIVIDE}
+_OPS = {
+    "+": vector_program.ADD,
+    "-": vector_program.SUBTRACT,
+    "*": vector_program.MULTIPLY,
+    "/": vector_program.DIVIDE,
+}
 _BOUNDS = {
-    "+": program.SUM_ERROR,
-    "-": program.DIFFERENCE_ERROR,
-    "*": program.PRODUCT_ERROR,
-    "/": program.QUOTIENT_ERROR,
+    "+": vector_program.SUM_ERROR,
+    "-": vector_program.DIFFERENCE_ERROR,
+    "*": vector_program.PRODUCT_ERROR,
+    "/": vector_program.QUOTIENT_ERROR,
 }
 
 
@@ -106,13 +111,13 @@ class Program:
             raise NoProgramError("a join of different keys")
         numbers = dict(zip(columns.modelled, (*left.numbers.values(), *right.numbers.values()), strict=True))
         named = dict(zip(columns.key_names, (*left.keys.values(), *right.keys.values()), strict=True))
-        return Arc(numbers, self._combined(program.LOWER, left.code, right.code), named)
+        return Arc(numbers, self._combined(vector_program.LOWER, left.code, right.code), named)
 
     def summary(self, arc: Arc, attributes: Sequence[str]) -> None:
         """Tell of the samples that hold, and of these attributes."""
-        self._step(program.COUNT, 0, arc.code)
+        self._step(vector_program.COUNT, 0, arc.code)
         for place, name in enumerate(attributes):
-            self._step(program.FIGURES, place, self._value(arc.numbers[name]), arc.code)
+            self._step(vector_program.FIGURES, place, self._value(arc.numbers[name]), arc.code)
 
     # -- codes ----------------------------------------------------------------------------------------------
 
@@ -121,7 +126,9 @@ class Program:
             case Not(operand):
                 return self._predicate(arc, operand, negate=not negate)
             case And(operands) | Or(operands) if operands:
-                op = program.LOWER if isinstance(predicate, And) is not negate else program.RAISE
+                op = (
+                    vector_program.LOWER if isinstance(predicate, And) is not negate else vector_program.RAISE
+                )
                 total, *others = (self._predicate(arc, one, negate=negate) for one in operands)
                 for one in others:
                     total = self._combined(op, total, one)
@@ -129,7 +136,7 @@ class Program:
             case Comparison(relation, left, right):
                 return self._comparison(arc, NEGATED[relation] if negate else relation, left, right)
             case Constant(bool() as value):
-                return arc.code if value is not negate else self._step(program.NEVER, self._new_code())
+                return arc.code if value is not negate else self._step(vector_program.NEVER, self._new_code())
         raise NoProgramError(f"{predicate}")
 
     def _comparison(self, arc: Arc, relation: str, left: Expression, right: Expression) -> int:
@@ -143,7 +150,9 @@ class Program:
         form, exchanged = form_of(relation)
         first, second = reversed(sides) if exchanged else sides
         numbers = [self._value(first), self._error(first), self._value(second), self._error(second)]
-        return self._step(program.COMPARE, self._new_code(), *numbers, other=form + program.FORMS * arc.code)
+        return self._step(
+            vector_program.COMPARE, self._new_code(), *numbers, other=form + vector_program.FORMS * arc.code
+        )
 
     def _combined(self, op: int, a: int, b: int) -> int:
         return a if a == b else self._step(op, self._new_code(), a, b)
@@ -166,11 +175,11 @@ class Program:
                 return int(name[1:])
             case Constant(value):
                 self.constants.append(_number(value))
-                return self._step(program.FILL, self._new_number(), other=len(self.constants) - 1)
+                return self._step(vector_program.FILL, self._new_number(), other=len(self.constants) - 1)
             case Negative(operand):
-                return self._step(program.NEGATE, self._new_number(), self._value(operand))
+                return self._step(vector_program.NEGATE, self._new_number(), self._value(operand))
             case Function("abs", (operand,)):
-                return self._step(program.ABSOLUTE, self._new_number(), self._value(operand))
+                return self._step(vector_program.ABSOLUTE, self._new_number(), self._value(operand))
             case Arithmetic("^"):
                 return self._value(_product(expression))
             case Arithmetic(op, left, right):
@@ -200,7 +209,7 @@ class Program:
         value = self._value(expression)
         if not isinstance(written, (Column, Constant)) and value not in self._checked:
             self._checked.add(value)
-            self._step(program.CHECK, 0, value)
+            self._step(vector_program.CHECK, 0, value)
 
     # -- steps ----------------------------------------------------------------------------------------------
 
@@ -223,7 +232,7 @@ def together(programs: Sequence[Program], outputs: int) -> Programs:
     constants: list[float] = []
     for one in programs:
         moved = np.array(one.steps, np.int64)
-        moved[moved[:, 0] == program.FILL, 6] += len(constants)
+        moved[moved[:, 0] == vector_program.FILL, 6] += len(constants)
         steps.append(moved)
         constants += one.constants
     return Programs(

@@ -4,7 +4,8 @@
   elapsed time, with the tuple's own values as coefficients and ``t`` the seconds since the tuple. Without one a policy does:
   ``hold`` keeps the last value, ``trend`` goes on along the line through about the last ``memory`` tuples (least squares with
   weights that fade by the tuple, so that a tuple costs the same however many there were).
-2 Bounds: the stream's own, or what is allotted to its keys; validation (:mod:`pulse.kernels.validate`) holds the model to it.
+2 Bounds: the stream's own, or what is allotted to its keys; validation (:mod:`pulse.kernels.validate.validate`) holds the model
+  to it.
 3 Inverts: the bounds it is given are the end of every inversion.
 4 Revises: a prediction that changes is a new model from its tuple on, and results follow (semantics 6.3).
 5 Accents: none reach it; they are applied to tuples before.
@@ -36,7 +37,7 @@ from pulse.core.expression import (
     columns_of,
 )
 from pulse.core.time import LIMIT, parse_duration
-from pulse.kernels.knots import TRUTHS
+from pulse.kernels.fit.truth_intervals import TRUTHS
 
 HIGHEST_DEGREE = 5
 POLICIES = ("hold", "trend")

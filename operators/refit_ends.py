@@ -16,7 +16,7 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import split
 from pulse.core.regions import EARLIEST
-from pulse.kernels.reach import ROUNDING
+from pulse.kernels.fit.constraints import ROUNDING
 from pulse.operators.fit_ends import LAST, LAST_APART
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, key_codes

@@ -13,7 +13,7 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import first_microsecond, split, tolerances
 from pulse.core.keys import key_ranks
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.refit_tuples import Corrected, dense
 
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.extrema import bounds
-from pulse.kernels.knots import LINEAR, SAMPLES
-from pulse.kernels.polynomial import taylor_shift
-from pulse.kernels.reach import LEAST, ROUNDING
-from pulse.kernels.timeline import GRAIN, MICROSECONDS
+from pulse.kernels.fit.constraints import LEAST, ROUNDING
+from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES
+from pulse.kernels.instants import GRAIN, MICROSECONDS
+from pulse.kernels.polynomial.arithmetic import taylor_shift
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, Pairs
 from pulse.operators.refit_truth import Cells, Pieces

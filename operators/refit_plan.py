@@ -13,7 +13,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.instants import gaps, split, tolerances
-from pulse.kernels.knots import LINEAR
+from pulse.kernels.fit.truth_intervals import LINEAR
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_held import Held, Pairs
 from pulse.operators.refit_patch import absorbs

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.instants import tolerances
-from pulse.kernels.fit import SEGMENT
-from pulse.kernels.knots import RESUME, RUN, Intervals
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.fit.greedy_lines import SEGMENT
+from pulse.kernels.fit.truth_intervals import RESUME, RUN, Intervals
+from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.fit import fit_rows, models_of
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_truth import Pieces

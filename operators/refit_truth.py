@@ -1,7 +1,7 @@
 """Two truths compared: on which stretches of time did a revision change what is true (semantics 2.2, 2.3, 7.2).
 
-The truth of a key is a sequence of *pieces* between tuples (:mod:`pulse.kernels.knots`), each a line, a constant or silent
-after its first instant. The ends of the pieces before and after the revisions cut time into *cells*, on each of which both
+The truth of a key is a sequence of *pieces* between tuples (:mod:`pulse.kernels.fit.truth_intervals`), each a line, a constant or
+silent after its first instant. The ends of the pieces before and after the revisions cut time into *cells*, on each of which both
 truths are one line, or not there at all::
 
     before   |------------|------|        a tuple in the middle is withdrawn, one is put in at the end
@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.knots import FRESH, LINEAR, NO_TIME, POINT, RUN, SAMPLES, Intervals, intervals
+from pulse.kernels.fit.truth_intervals import (
+    FRESH,
+    LINEAR,
+    NO_TIME,
+    POINT,
+    RUN,
+    SAMPLES,
+    Intervals,
+    intervals,
+)
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_tuples import Corrected, dense
 from pulse.operators.tuples import values

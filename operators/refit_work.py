@@ -11,8 +11,8 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.bounds import Absolute
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.kernels.fit import AUTO
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.fit.greedy_lines import AUTO
+from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.drops import Drops
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.refit_ends import Standing, revised_ends

@@ -13,7 +13,7 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.instants import split
 from pulse.core.keys import key_ranks
-from pulse.kernels.timeline import GRAIN, MICROSECONDS
+from pulse.kernels.instants import GRAIN, MICROSECONDS
 from pulse.operators.relation import Relation
 
 FAR = 1000.0  # lengths from the reference: what a product loses there is a millionth of what floats can tell

@@ -22,8 +22,8 @@ from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.order import Ranges, time_order
 from pulse.core.time import format_instant
-from pulse.kernels.accumulate import accumulate
-from pulse.kernels.polynomial import taylor_shift
+from pulse.kernels.pieces.accumulate import accumulate
+from pulse.kernels.polynomial.arithmetic import taylor_shift
 from pulse.kernels.rounding import shift_rounding
 from pulse.operators.lineage import Lineage
 

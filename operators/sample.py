@@ -19,11 +19,11 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, NAMES, POSSIBLE
 from pulse.core.instants import split
-from pulse.kernels.polynomial import evaluate
-from pulse.kernels.sample import evaluate_rows, sample_every, spread, spread_codes
-from pulse.kernels.steps import apply_steps_in_place
-from pulse.kernels.stretches import keep, take, take_codes, times_of
-from pulse.kernels.texts import repeated, words_of
+from pulse.kernels.pieces.step_maps import apply_steps_in_place
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.samples.grid_runs import keep, take, take_codes, times_of
+from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread, spread_codes
+from pulse.kernels.string_columns import repeated, words_of
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.stream.steps import Located

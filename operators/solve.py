@@ -50,10 +50,10 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.core.schema import Role
-from pulse.kernels.intervals import LOWER, UPPER, IntervalSets, full, intersect, union
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, full, intersect, union
+from pulse.kernels.polynomial.signs import RELATIONS, sign_ranges
 from pulse.kernels.rounding import GROWN, UNIT, magnitudes
-from pulse.kernels.signs import RELATIONS, sign_ranges
 from pulse.kernels.status import NOT_FINITE
 from pulse.operators.errors import DomainError, OperandError
 from pulse.operators.evaluate import Evaluation, numbers_of

@@ -28,10 +28,10 @@ from pulse.core import SegmentBatch, Truth
 from pulse.core.bounds import Absolute
 from pulse.core.keys import key_ranks
 from pulse.core.order import Ranges
-from pulse.kernels.fit import SEGMENT
-from pulse.kernels.knots import NO_TIME, intervals
-from pulse.kernels.polynomial import evaluate
-from pulse.kernels.reach import LEAST, ROUNDING, SPARE
+from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
+from pulse.kernels.fit.greedy_lines import SEGMENT
+from pulse.kernels.fit.truth_intervals import NO_TIME, intervals
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.drops import Drops
 from pulse.operators.fit import fit_rows, known, models_of
 from pulse.operators.fit_ends import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING

@@ -10,7 +10,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.order import Ranges, time_order
-from pulse.kernels.group import group
+from pulse.kernels.counting_sort import group
 
 _PLACES_PER_ROW = 4  # more than so many kinds of places a row are not worth counting
 

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.certainty import CERTAIN, LIKELY
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import integrate
-from pulse.kernels.program import Tallies
-from pulse.kernels.summary import count, figures
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.polynomial.arithmetic import integrate
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.samples.summary import count, figures
+from pulse.kernels.samples.vector_program import Tallies
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 

@@ -25,9 +25,9 @@ import numpy as np
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.core.columns import Columns
-from pulse.kernels.add_pieces import add_pieces
-from pulse.kernels.align import align
-from pulse.kernels.extrema import bounds
+from pulse.kernels.pieces.add import add_pieces
+from pulse.kernels.pieces.align import align
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.across import AcrossKeys
 from pulse.operators.lineage import Lineage

@@ -24,8 +24,8 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.decimals import as_doubles
 from pulse.core.schema import Truth
+from pulse.kernels.pieces.step_maps import cut_at_steps
 from pulse.kernels.rounding import GROWN, TERM, magnitudes
-from pulse.kernels.steps import cut_at_steps
 from pulse.operators.alter import described_columns
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import needed_columns, times

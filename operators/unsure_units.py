@@ -12,10 +12,10 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.time import format_instant
-from pulse.kernels.extrema import bounds
+from pulse.kernels.pieces.step_maps import Parts, Restated, restate
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM
 from pulse.kernels.status import OK
-from pulse.kernels.steps import Parts, Restated, restate
 from pulse.operators.relation import Relation
 from pulse.stream.accent_fit import UnsupportedAccentError
 from pulse.stream.steps import Located

@@ -1,8 +1,8 @@
 """Windows at their closing times, straight from segments (semantics 3.5, 3.6, 4.2).
 
-1 Transforms: sums and averages (:mod:`pulse.kernels.window_average`) and extrema (:mod:`pulse.kernels.window_extremum`) by panes.
-  A window that touches a hole or reaches before the first segment has no result; each stretch without a hole gives a stretch of
-  samples.
+1 Transforms: sums and averages (:mod:`pulse.kernels.windows.average_on_grid`) and extrema
+  (:mod:`pulse.kernels.windows.extremum_on_grid`) by panes. A window that touches a hole or reaches before the first segment has
+  no result; each stretch without a hole gives a stretch of samples.
 2 Bounds: an average's is ``min(mean of err, (drift at head + drift at tail) / size)`` and what rounding may do, a sum's that
   times the size; an extremum's is the largest of the segments that the window touches. The certainty is the smallest of them.
 3 Inverts: the bound of an average is allotted to all segments of the window alike, that of an extremum to each.
@@ -21,7 +21,7 @@ import numpy as np
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.time import format_duration
-from pulse.kernels.window_average import (
+from pulse.kernels.windows.average_on_grid import (
     Family,
     Windows,
     all_finite,
@@ -29,7 +29,7 @@ from pulse.kernels.window_average import (
     window_averages_every,
     window_families_every,
 )
-from pulse.kernels.window_extremum import window_extremum_every
+from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.errors import DomainError, OperatorError
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
@@ -83,7 +83,7 @@ def integrals_samples(
 def integral_families(
     relation: Relation, function: str, argument: str, sizes: Sequence[int], every: int, groups: slice
 ) -> list[Family] | None:
-    """As :func:`integrals_samples` for some of the groups, as :func:`pulse.kernels.window_average.window_families_every` gives
+    """As :func:`integrals_samples` for some of the groups, as :func:`pulse.kernels.windows.average_on_grid.window_families_every` gives
     them; None where a value is not finite. The relation has no rows that are marked as absent (:func:`present`)."""
     begin, end = relation.offsets[groups.start], relation.offsets[groups.stop]
     rows = slice(begin, end)

@@ -14,7 +14,7 @@ import numpy as np
 from pulse.core.arrays import BoolArray, FloatArray
 from pulse.core.bounds import Absolute, ErrorBound
 from pulse.core.certainty import LIKELY
-from pulse.kernels.extrema import bounds
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 

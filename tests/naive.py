@@ -841,7 +841,8 @@ def tuple_window(tuples: Sequence[tuple[int, float]], closing: int, size: int, f
     return float(of(held))
 
 
-# -- programs of pointwise steps, sample by sample (kernels/program.py) ------------------------------------------------
+# -- programs of pointwise steps, sample by sample (kernels/samples/vector_program.py)
+# ------------------------------------------------
 
 
 def run_program(

@@ -1,6 +1,6 @@
 """The examples in docstrings and in the README are run.
 
-Modules are imported by their installed names; pytest's --doctest-modules would load `kernels/roots.py` a second
+Modules are imported by their installed names; pytest's --doctest-modules would load `kernels/polynomial/roots.py` a second
 time as `kernels.roots`.
 """
 
@@ -26,7 +26,9 @@ def test_examples_in_docstrings(module: str) -> None:
 
 def test_there_are_examples_to_run() -> None:
     finder = doctest.DocTestFinder()
-    assert any(test.examples for test in finder.find(importlib.import_module("pulse.kernels.polynomial")))
+    assert any(
+        test.examples for test in finder.find(importlib.import_module("pulse.kernels.polynomial.arithmetic"))
+    )
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/kernels.md"])

@@ -159,10 +159,10 @@ def test_modules_import_each_other_without_cycles(package: str) -> None:
         ("pulse.operators.join", "from kernels.roots import real_roots"),
         ("pulse.operators.join", "from tests import naive"),
         ("pulse.validation.slack", "from pulse.store.manifest import Manifest"),
-        ("pulse.kernels.roots", "import scipy"),
-        ("pulse.kernels.roots", "from pulse.core.bounds import ErrorBound"),
-        ("pulse.kernels.roots", "from pulse.kernels import polynomial"),
-        ("pulse.kernels.roots", "import pulse.kernels.polynomial"),
+        ("pulse.kernels.polynomial.roots", "import scipy"),
+        ("pulse.kernels.polynomial.roots", "from pulse.core.bounds import ErrorBound"),
+        ("pulse.kernels.polynomial.roots", "from pulse.kernels import polynomial"),
+        ("pulse.kernels.polynomial.roots", "import pulse.kernels.polynomial.arithmetic"),
         ("pulse.runtime.local", "from pulse.cli import app"),
     ],
 )
@@ -175,10 +175,10 @@ def test_a_bad_import_is_found(module: str, line: str) -> None:
     [
         ("pulse.cli", "from pulse.runtime.spark import session"),
         ("pulse.runtime.local", "from pyspark.sql import DataFrame"),
-        ("pulse.operators.join", "from pulse.kernels.roots import real_roots"),
+        ("pulse.operators.join", "from pulse.kernels.polynomial.roots import real_roots"),
         ("pulse.operators.join", "from pulse.operators.filter import Filter"),
         ("pulse.core.schema", "import pyarrow as pa"),
-        ("pulse.kernels.roots", "from pulse.kernels.polynomial import horner"),
+        ("pulse.kernels.polynomial.roots", "from pulse.kernels.polynomial.arithmetic import horner"),
     ],
 )
 def test_a_good_import_is_not(module: str, line: str) -> None:

@@ -1,8 +1,8 @@
 """Whether corrected tuples still agree with the models that were in force then (semantics 7.2): nothing has to move.
 
 The truth around a corrected instant reaches from the tuple before it to the one after. It is held against every segment of the
-key on the way as validation does it (:mod:`pulse.kernels.validate`): the residual at both ends, and how far the model can leave
-its chord between them. A key's correction is *not* absorbed where
+key on the way as validation does it (:mod:`pulse.kernels.validate.validate`): the residual at both ends, and how far the model
+can leave its chord between them. A key's correction is *not* absorbed where
 
 * there is no tuple before or after: the key's truth begins or ends elsewhere now, or what is validated next hangs on it;
 * a model, or a repair, begins at the instant: it was made from what stood there;

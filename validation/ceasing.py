@@ -31,7 +31,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.schema import Truth
-from pulse.kernels import key_state
+from pulse.kernels.validate import key_state
 from pulse.operators.at_rest import ENDLESS, listed, settled
 from pulse.operators.drops import NEVER, Drops
 from pulse.operators.relation import Relation

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.columns import Columns
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import subtract
+from pulse.kernels.polynomial.arithmetic import subtract
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.join import Join, equal_pairs
 from pulse.operators.regroup import about_own_start
 from pulse.operators.relation import Relation

@@ -27,7 +27,7 @@ from pulse.core.errors import unknown_column
 from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
-from pulse.kernels import key_state
+from pulse.kernels.validate import key_state
 from pulse.operators.at_rest import ends, listed, settled
 from pulse.operators.drops import Drops
 from pulse.operators.predict import PredictSpec, candidates, numbers

@@ -25,10 +25,10 @@ from pulse.core.expression import (
     Function,
     columns_of,
 )
-from pulse.kernels.extrema import bounds, critical_points
-from pulse.kernels.intervals import LOWER, UPPER, IntervalSets
-from pulse.kernels.polynomial import add, evaluate, multiply, subtract
-from pulse.kernels.roots import Roots, real_roots
+from pulse.kernels.polynomial.arithmetic import add, evaluate, multiply, subtract
+from pulse.kernels.polynomial.extrema import bounds, critical_points
+from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
+from pulse.kernels.polynomial.roots import Roots, real_roots
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.evaluate import numbers_of
 from pulse.operators.relation import Relation

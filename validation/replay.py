@@ -12,7 +12,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
-from pulse.kernels import key_state
+from pulse.kernels.validate import key_state
 from pulse.operators.at_rest import begins, ends, listed, settled
 from pulse.operators.difference import difference
 from pulse.operators.drops import Drops

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.kernels import key_state
-from pulse.kernels.polynomial import taylor_shift
+from pulse.kernels.polynomial.arithmetic import taylor_shift
+from pulse.kernels.validate import key_state
 from pulse.operators.relation import Relation
 from pulse.validation.validator import Validator
 

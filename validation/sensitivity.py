@@ -25,7 +25,7 @@ from pulse.core.expression import (
     transform,
     walk,
 )
-from pulse.kernels.extrema import bounds
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.errors import DomainError
 from pulse.operators.evaluate import Evaluation
 from pulse.operators.lifted import SHARE

@@ -34,8 +34,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import PulseError
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import derivative
+from pulse.kernels.polynomial.arithmetic import derivative
+from pulse.kernels.polynomial.extrema import bounds
 
 FLOOR = 0.1
 """The part of a bound that is shared equally, whatever the inputs look like."""

@@ -31,11 +31,11 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import ABSENT, CERTAIN
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
-from pulse.kernels import key_state
-from pulse.kernels import validate as checks
-from pulse.kernels.key_state import Layout
-from pulse.kernels.knots import NO_TIME
-from pulse.kernels.validate import validate
+from pulse.kernels.fit.truth_intervals import NO_TIME
+from pulse.kernels.validate import key_state
+from pulse.kernels.validate import validate as checks
+from pulse.kernels.validate.key_state import Layout
+from pulse.kernels.validate.validate import validate
 from pulse.operators.at_rest import ENDLESS
 from pulse.operators.predict import PredictSpec, candidates, numbers
 from pulse.operators.relation import Relation
@@ -79,7 +79,7 @@ class Counts:
 
 
 class Pushed(NamedTuple):
-    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate`).
+    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate.validate`).
 
     ``late`` and ``not_finite``: the rows of those that were set aside for it, among the tuples that have a key and a time.
     """
@@ -94,7 +94,7 @@ class Pushed(NamedTuple):
 
 @dataclass
 class ValidatorState:
-    """All that is known: a row of each array per key (:mod:`pulse.kernels.key_state`), ``ids`` says which."""
+    """All that is known: a row of each array per key (:mod:`pulse.kernels.validate.key_state`), ``ids`` says which."""
 
     ids: dict[Key, int]
     whole: IntArray

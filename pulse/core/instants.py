@@ -1,6 +1,6 @@
 """Instants in bulk: pairs of int64 microseconds ``ref`` and float64 seconds ``offset``, compared without loss.
 
-The same arithmetic as :mod:`pulse.kernels.timeline`, on whole arrays: references are subtracted exactly as
+The same arithmetic as :mod:`pulse.kernels.instants`, on whole arrays: references are subtracted exactly as
 integers before anything becomes a float.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.timeline import GRAIN, MICROSECONDS
+from pulse.kernels.instants import GRAIN, MICROSECONDS
 
-_ULPS = 4 * float(np.finfo(np.float64).eps)  # as in pulse.kernels.timeline; a test holds the two together
+_ULPS = 4 * float(np.finfo(np.float64).eps)  # as in pulse.kernels.instants; a test holds the two together
 
 
 def gaps(ref_a: IntArray, a: FloatArray, ref_b: IntArray, b: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import first_microsecond, gaps, on_microsecond, split, tolerances
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.instants import MICROSECONDS
 
 
 class Ranges(NamedTuple):

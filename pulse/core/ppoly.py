@@ -18,8 +18,8 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import SegmentError
 from pulse.core.instants import gaps, split, tolerances
 from pulse.core.order import Ranges
-from pulse.kernels.polynomial import taylor_shift
-from pulse.kernels.timeline import MICROSECONDS
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.polynomial.arithmetic import taylor_shift
 
 
 class PolynomialRuns(NamedTuple):

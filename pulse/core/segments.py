@@ -49,7 +49,7 @@ from pulse.core.schema import BOOKKEEPING, StreamSchema
 from pulse.core.time import format_instant, to_microseconds
 from pulse.core.updates import settle
 from pulse.core.validate import check_overlaps, validate
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly

@@ -13,7 +13,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.segments import SegmentBatch
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 
 _SHARE = 0.01  # of all positions that may be wild
 _LEAST = 20  # positions; of fewer their number does not tell which are wild

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.kernels.extrema import bounds
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.polynomial.extrema import bounds
 from pulse.plot.style import COLUMNS
 
 EXACT = 1000  # pieces that are drawn one by one

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray
 from pulse.core.segments import SegmentBatch
 from pulse.core.time import to_microseconds
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.plot.bulk import outside_bulk
 from pulse.plot.errors import PlotError
 from pulse.plot.style import GREY, INK, NARROW, SERIES, WIDE, blank, legend, tidy, titled

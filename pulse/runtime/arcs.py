@@ -17,7 +17,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Constant
 from pulse.core.order import Ranges, narrow
-from pulse.kernels.regions import locate
+from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Filter, Node, Project, Scan, Window

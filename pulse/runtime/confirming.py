@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pulse.kernels import key_state
+from pulse.kernels.validate import key_state
 from pulse.plan.nodes import scans
 from pulse.runtime.alerts import Key, Party, Seen
 from pulse.runtime.predictor import Predictor

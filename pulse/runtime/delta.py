@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.kernels.regions import merge_ranges
-from pulse.kernels.unlike import unlike_runs
+from pulse.kernels.pieces.diff import unlike_runs
+from pulse.kernels.pieces.range_lookup import merge_ranges
 from pulse.operators.difference import TOLERANCE
 from pulse.operators.relation import Relation
 
@@ -165,7 +165,7 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 
 
 def changed_rows(content: Content, least: float = TOLERANCE) -> Delta:
-    """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.unlike`).
+    """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.pieces.diff`).
 
     Rows that say the same of the same time, to ``least``, have not changed: values, bounds, drift, certainty and
     unmodelled attributes. The stretches of the content ascend.

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
-from pulse.kernels.align import align
+from pulse.kernels.pieces.align import align
 from pulse.operators.difference import Changes, same_cells
 from pulse.operators.relation import Relation
 from pulse.runtime.delta import Delta, by_ranges

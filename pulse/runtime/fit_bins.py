@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
-from pulse.kernels.group import group
+from pulse.kernels.counting_sort import group
 from pulse.store.units import ROWS
 
 HELD = 2 * ROWS

@@ -20,7 +20,7 @@ from pulse.core import SegmentBatch, format_instant, to_microseconds
 from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
-from pulse.kernels.knots import LATE
+from pulse.kernels.fit.truth_intervals import LATE
 from pulse.operators.arrival import sorted_by_key_and_time
 from pulse.operators.drops import Drops
 from pulse.operators.fit import REASONS

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
-from pulse.kernels.align import Cells
+from pulse.kernels.pieces.align import Cells
 from pulse.operators.filter import Filter as FilterOperator
 from pulse.operators.join import (
     all_pairs,

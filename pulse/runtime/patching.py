@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.kernels.regions import locate
+from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.patch_extremum import PatchExtremum
 from pulse.operators.patch_integral import PatchIntegral
 from pulse.operators.patch_points import PatchPoints

@@ -4,7 +4,7 @@ Most sweeps differ in the sizes of windows and in constants. Then windows of all
 joins, projections, filters and figures of all variants are steps over the windows' columns while these are in the cache::
 
     for each block of keys        windows of all sizes: a few megabytes, whatever the model and the grid
-        for each tile             kernels/program.py
+        for each tile             kernels/samples/vector_program.py
             for each variant
 
 The answer is the one that each variant gives alone (:class:`pulse.runtime.evaluate.Evaluation`), to which everything is left
@@ -22,9 +22,9 @@ import numpy as np
 
 from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE, Expression
-from pulse.kernels.program import Programs, no_tallies, run
-from pulse.kernels.stretches import common_stretches, copy_codes, copy_stretches
-from pulse.kernels.window_average import Family
+from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_stretches
+from pulse.kernels.samples.vector_program import Programs, no_tallies, run
+from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.pointwise_program import Arc, NoProgramError, Program, together
 from pulse.operators.relation import Relation
 from pulse.operators.summary import Summary, of_tallies

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.core.errors import PulseError
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.runtime.spark import session
 
 _ROWS = 1000

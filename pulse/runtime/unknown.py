@@ -28,7 +28,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
 from pulse.core.expression import TRUE, Arithmetic, Column, Expression, Function, columns_of, walk
 from pulse.core.keys import key_ranks
-from pulse.kernels.timeline import GRAIN
+from pulse.kernels.instants import GRAIN
 from pulse.operators.at_rest import is_over
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, scans

@@ -3,7 +3,7 @@
 An accent stands at an instant and speaks of the elements from there on that match its description. Descriptions compare keys,
 unmodelled attributes and the time. So the rows fall into **cells**, told apart by the values that some description compares
 with, and in each cell the composed map changes at few instants. Compiling costs per accent and cell, applying
-(:mod:`pulse.kernels.steps`) a look per row: nothing is evaluated per epoch.
+(:mod:`pulse.kernels.pieces.step_maps`) a look per row: nothing is evaluated per epoch.
 
 Times are whole microseconds: what holds *after* an instant begins a microsecond later.
 """
@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.kernels.steps import apply_steps, apply_steps_by_code
+from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code
 from pulse.stream.accents import AccentError
 from pulse.stream.affine import Affine
 from pulse.stream.chains import Chains
@@ -49,7 +49,7 @@ class Alteration(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.steps`.
+    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.pieces.step_maps`.
 
     ``maps`` are the scales and shifts as doubles, ``off`` how far these may be from the exact ones.
     """

@@ -21,11 +21,11 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import numpy as np
 
     import pulse
-    from pulse.kernels import polynomial
+    from pulse.kernels.polynomial import arithmetic
 
     for _ in batches:
-        polynomial.evaluate(np.array([[1.0, 2.0]]), 3.0)
-        hits = sum(polynomial._evaluate._dispatcher.stats.cache_hits.values())
+        arithmetic.evaluate(np.array([[1.0, 2.0]]), 3.0)
+        hits = sum(arithmetic._evaluate._dispatcher.stats.cache_hits.values())
         told = {
             "python": sys.prefix,
             "pulse": pulse.__file__,

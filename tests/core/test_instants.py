@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulse.core.instants import first_microsecond, gaps, on_microsecond, split, tolerances
 from pulse.core.time import LIMIT
-from pulse.kernels import timeline
+from pulse.kernels import instants
 
 refs = st.integers(-LIMIT, LIMIT)
 offsets = st.floats(-1e9, 1e9) | st.integers(-(10**12), 10**12).map(lambda us: us / 1e6)
@@ -20,8 +20,8 @@ def one(*values):
 
 @given(refs, offsets, refs, offsets)
 def test_the_same_arithmetic_as_the_kernels(ref_a, a, ref_b, b):
-    assert gaps(*one(ref_a, a, ref_b, b))[0] == timeline.gap(ref_a, a, ref_b, b)
-    assert tolerances(*one(ref_a, a, ref_b, b))[0] == timeline.tolerance(ref_a, a, ref_b, b)
+    assert gaps(*one(ref_a, a, ref_b, b))[0] == instants.gap(ref_a, a, ref_b, b)
+    assert tolerances(*one(ref_a, a, ref_b, b))[0] == instants.tolerance(ref_a, a, ref_b, b)
 
 
 @given(refs, offsets)

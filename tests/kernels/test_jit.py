@@ -13,7 +13,8 @@ import numba
 import numpy as np
 import pytest
 
-from pulse.kernels import _jit, polynomial
+from pulse.kernels import _jit
+from pulse.kernels.polynomial import arithmetic
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -22,10 +23,10 @@ PROGRAM = """
 import json, logging, sys
 logging.basicConfig(stream=sys.stderr)
 import numpy as np
-from pulse.kernels import polynomial
+from pulse.kernels.polynomial import arithmetic
 
-area = polynomial.integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)[0]
-stats = polynomial._integrate._dispatcher.stats
+area = arithmetic.integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)[0]
+stats = arithmetic._integrate._dispatcher.stats
 print(json.dumps([area, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
 """
 COMPILED, LOADED = [8.0, 0, 1], [8.0, 1, 0]
@@ -123,7 +124,7 @@ def test_a_truncated_file_is_compiled_anew(tmp_path, filled, suffix, keep):
         (copied / path.name).write_bytes(whole[:keep] if path.suffix == f".{suffix}" else whole)
     answer, said = run(PULSE_CACHE_DIR=str(tmp_path))
     assert answer == COMPILED
-    assert "kernel cache: pulse.kernels.polynomial._integrate is unreadable" in said
+    assert "kernel cache: pulse.kernels.polynomial.arithmetic._integrate is unreadable" in said
     assert "compiling anew" in said
     assert run(PULSE_CACHE_DIR=str(tmp_path))[0] == LOADED
 
@@ -201,20 +202,20 @@ def test_stale_folders_are_forgotten(tmp_path, filled):
 
 
 def test_kernels_pickle_by_name():
-    assert pickle.loads(pickle.dumps(polynomial._evaluate)) is polynomial._evaluate
-    assert repr(polynomial._evaluate) == "<kernel pulse.kernels.polynomial._evaluate>"
+    assert pickle.loads(pickle.dumps(arithmetic._evaluate)) is arithmetic._evaluate
+    assert repr(arithmetic._evaluate) == "<kernel pulse.kernels.polynomial.arithmetic._evaluate>"
 
 
 def test_kernels_take_their_own_types_only():
     with pytest.raises(TypeError, match="matching"):
-        polynomial._evaluate(np.zeros((1, 1), np.float32), np.zeros(1), np.zeros(1))
+        arithmetic._evaluate(np.zeros((1, 1), np.float32), np.zeros(1), np.zeros(1))
 
 
 def test_without_the_compiler_kernels_are_python():
     program = """
 import json, numpy as np
-from pulse.kernels import polynomial
-value = polynomial.evaluate(np.array([[1.0, 2.0]]), 3.0)[0]
-print(json.dumps([value, type(polynomial._evaluate).__name__]))
+from pulse.kernels.polynomial import arithmetic
+value = arithmetic.evaluate(np.array([[1.0, 2.0]]), 3.0)[0]
+print(json.dumps([value, type(arithmetic._evaluate).__name__]))
 """
     assert run(program, NUMBA_DISABLE_JIT="1")[0] == [7.0, "function"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import NullKeyError, UnknownColumnError
-from pulse.kernels.reach import LONGEST
+from pulse.kernels.fit.constraints import LONGEST
 from pulse.operators.fit import FitError, Fitter
 from pulse.operators.fit_spec import FitSpec
 from tests import certificates

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels import fit as fit_kernels
+from pulse.kernels.fit import greedy_lines as fit_kernels
 from pulse.operators import fit as fitting
 from pulse.operators.fit import FitError
 from pulse.operators.fit_slopes import MOST_OF_ONE, constants_between

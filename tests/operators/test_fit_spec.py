@@ -10,8 +10,8 @@ import pytest
 
 from pulse.core import BoundError, StreamSchema, UnknownColumnError
 from pulse.core.bounds import Absolute, Relative, RelativeWithFloor
-from pulse.kernels.fit import AUTO
-from pulse.kernels.knots import LINEAR, SAMPLES, STEP
+from pulse.kernels.fit.greedy_lines import AUTO
+from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES, STEP
 from pulse.operators.fit_spec import FitSpec, FitSpecError
 
 XY = StreamSchema.of(key={"id": "int64"}, time="t", modelled={"x": "linear", "y": "step"})

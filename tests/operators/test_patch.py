@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.operators.extremum import Extremum
 from pulse.operators.integral import Integral
 from pulse.operators.patch_extremum import PatchExtremum

@@ -27,7 +27,7 @@ from pulse.core.expression import (
     Not,
     Or,
 )
-from pulse.kernels.program import no_tallies, run
+from pulse.kernels.samples.vector_program import no_tallies, run
 from pulse.operators.errors import DomainError
 from pulse.operators.pointwise import filter_samples, join_samples, project_samples
 from pulse.operators.pointwise_program import NoProgramError, Program, together

@@ -25,7 +25,7 @@ from pulse.core.expression import (
     Negative,
     Parameter,
 )
-from pulse.kernels.knots import LINEAR, STEP
+from pulse.kernels.fit.truth_intervals import LINEAR, STEP
 from pulse.operators.predict import (
     PredictSpec,
     PredictSpecError,

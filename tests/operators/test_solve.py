@@ -18,7 +18,7 @@ from pulse.core.expression import (
     Or,
     Parameter,
 )
-from pulse.kernels.intervals import LOWER, UPPER, IntervalSets, intersect, union
+from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets, intersect, union
 from pulse.operators.errors import OperandError
 from pulse.operators.relation import Relation
 from pulse.operators.solve import solve, whole

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Constant, Function, Negative
 from pulse.core.time import parse_instant
-from pulse.kernels.steps import apply_steps
+from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse
 from pulse.plan.accented import accented
 from pulse.plan.restated import restated

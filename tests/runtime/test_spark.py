@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pulse.kernels.polynomial import evaluate
+from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.runtime.spark import session, settings
 
 

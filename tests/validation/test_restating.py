@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute
-from pulse.kernels.validate import FIRST, VIOLATED
+from pulse.kernels.validate.validate import FIRST, VIOLATED
 from pulse.operators.predict import PredictSpec
 from pulse.validation.allotment import Allotment
 from pulse.validation.restating import loose, restate

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed
-from pulse.kernels.validate import CHANGED, EXPIRED, EXTENDED, FIRST, REPAIR, VIOLATED
+from pulse.kernels.validate.validate import CHANGED, EXPIRED, EXTENDED, FIRST, REPAIR, VIOLATED
 from pulse.operators.predict import PredictSpec, PredictSpecError
 from pulse.operators.relation import Relation
 from pulse.validation.allotment import Allotment

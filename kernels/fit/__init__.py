@@ -1,0 +1,1 @@
+"""Greedy fits of polynomials to the truth, with certified bounds."""

@@ -1,0 +1,1 @@
+"""Piecewise functions in time: alignment, envelopes, neighbourhoods, differences."""

@@ -1,0 +1,547 @@
+"""Maps ``y -> a*y + b`` that change at instants: what alter data does to values and to segments (semantics 8.1).
+
+A **cell** is a set of rows for which the same holds at every time. Cell ``c`` has the steps ``offsets[c]:offsets[c + 1]``,
+ascending: from ``instants[s]`` on (microseconds) the map of step ``s`` is in force; before the first, nothing changes::
+
+    cell 0   ──────────|T0, y/4────────|T1, y/8─────>
+    cell 1   ───────────────────────────────────────>
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT1, OUT2, OUT_INT1, device, kernel, step
+from pulse.kernels.double_double import two_product
+from pulse.kernels.rounding import GROWN, TERM, UNIT, lost
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_STEPS = types.Tuple((IN_INT1, IN_INT1))
+_MAPS = types.Tuple((IN1, IN1))
+_ROUNDED = types.Tuple((IN1, IN1, IN1, IN1))
+_BOUNDED = types.Tuple((OUT1, OUT1))
+_PIECES = types.Tuple((IN2, IN1, IN1, IN1))
+_RESTATED = types.Tuple((OUT2, OUT1, OUT1))
+_RANGES = types.Tuple((IN_INT1, IN1, IN1))
+_RUNS = types.Tuple((IN_INT1, IN_INT1))
+_GRID = types.Tuple((IN_INT1, IN_INT1, INT))
+_CODED = types.Tuple((types.Array(types.int32, 1, "C", readonly=True), IN_INT1))
+_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT_INT1))
+_RANGE = types.Tuple((INT, INT))
+_OUT_MAPS = types.Tuple((OUT1, OUT1))
+_MOVES = types.Tuple((IN_INT1, IN_INT1, IN_INT1))
+_SMALLEST = 2.0**-1074
+_NEAR_OVERFLOW, _NEAR_UNDERFLOW = (
+    1e290,
+    1e-250,
+)  # between them a product's rounding is a number, found exactly
+_FEW = 8  # rows a move: putting more of them in order takes as long as looking them up row by row
+
+
+class Parts(NamedTuple):
+    """Rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
+
+    row: Integers
+    lo: Array
+    hi: Array
+    step: Integers
+
+
+@device
+def _in_force(instants, begin, stop, time):
+    """The last step at or before ``time``; ``begin - 1`` if there is none."""
+    first = begin
+    while first < stop:
+        middle = (first + stop) >> 1
+        if instants[middle] <= time:
+            first = middle + 1
+        else:
+            stop = middle
+    return first - 1
+
+
+@step
+def _product_lost(a, v):
+    """What ``a * v`` lost to rounding: 0 where the product is exact."""
+    p = abs(a * v)
+    if a == 1.0 or v == 0.0:
+        return 0.0
+    if not (_NEAR_UNDERFLOW < p < _NEAR_OVERFLOW and abs(v) < _NEAR_OVERFLOW and a < _NEAR_OVERFLOW):
+        return UNIT * p + _SMALLEST
+    return abs(two_product(a, v)[1])
+
+
+@step
+def _value_lost(v, a, b, da, db):
+    """How far ``a * v + b``, computed, may be from the image of ``v`` under a map that ``a ± da`` and ``b ± db`` stand for."""
+    off = _product_lost(a, v) + lost(a * v, b) + db
+    if da > 0.0:
+        off += da * abs(v)
+    return off * GROWN
+
+
+@step
+def _bound_scaled(e, a, da):
+    """The bound ``(a + da) e``, rounded up; exactly ``a e`` where that is a double."""
+    scaled = a * e
+    if da > 0.0 or _product_lost(a, e) > 0.0:
+        scaled = (a + da) * e * GROWN
+    return scaled
+
+
+@step
+def _bound(v, e, a, b, da, db):
+    """The bound of ``a * v + b`` for a value within ``v ± e``, rounding included."""
+    off, scaled = _value_lost(v, a, b, da, db), _bound_scaled(e, a, da)
+    return (scaled + off) * GROWN if off > 0.0 else scaled
+
+
+@kernel(OUT1, IN_INT1, IN_INT1, _STEPS, _MAPS)
+def _apply(values, cell, time, steps, maps):
+    offsets, instants = steps
+    a, b = maps
+    for i in range(values.shape[0]):
+        begin, stop = offsets[cell[i]], offsets[cell[i] + 1]
+        if begin == stop or time[i] < instants[begin]:
+            continue
+        s = _in_force(instants, begin, stop, time[i])
+        values[i] = a[s] * values[i] + b[s]
+
+
+@kernel(_BOUNDED, IN_INT1, IN_INT1, _STEPS, _ROUNDED)
+def _apply_bounded(numbers, cell, time, steps, maps):
+    values, err = numbers
+    offsets, instants = steps
+    a, b, da, db = maps
+    for i in range(values.shape[0]):
+        begin, stop = offsets[cell[i]], offsets[cell[i] + 1]
+        if begin == stop or time[i] < instants[begin]:
+            continue
+        s = _in_force(instants, begin, stop, time[i])
+        err[i] = _bound(values[i], err[i], a[s], b[s], da[s], db[s])
+        values[i] = a[s] * values[i] + b[s]
+
+
+@kernel(IN_INT1, _RANGE, _STEPS, _MAPS, _OUT_MAPS)
+def _in_range(cell, times, steps, maps, out):
+    """The map of each cell over a range of times, its scale -1 where it changes within; how many are not the identity."""
+    first, last = times
+    offsets, instants = steps
+    a, b = maps
+    scale, shift = out
+    count = 0
+    for c in range(cell.shape[0]):
+        scale[c], shift[c] = 1.0, -0.0  # which leaves every number as it is, -0.0 too
+        begin, stop = offsets[cell[c]], offsets[cell[c] + 1]
+        if begin == stop or last < instants[begin]:
+            continue
+        s = _in_force(instants, begin, stop, first)
+        if s + 1 < stop and instants[s + 1] <= last:
+            scale[c] = -1.0
+            count += 1
+        elif a[s] != 1.0 or b[s] != 0.0:
+            scale[c], shift[c] = a[s], b[s]
+            count += 1
+    return count
+
+
+@kernel(IN_INT1)
+def _ascends(time):
+    """Whether times never go back; all are looked at, without a branch, which is many at once."""
+    found = True
+    for i in range(1, time.shape[0]):
+        found &= time[i - 1] <= time[i]
+    return found
+
+
+@kernel(IN1, _CODED, _MOVES, _MAPS, _OUT_MAPS, OUT1)
+def _apply_in_order(values, rows, moves, maps, in_range, out):
+    """Where times ascend: between two moves, each an instant, a code and its step from there on, every code has one map."""
+    code, time = rows
+    instants, of, step = moves
+    a, b = maps
+    scale, shift = in_range
+    begin, m, n = 0, 0, values.shape[0]
+    while begin < n:
+        while m < instants.shape[0] and instants[m] <= time[begin]:
+            scale[of[m]], shift[of[m]] = a[step[m]], b[step[m]]
+            m += 1
+        end = n if m == instants.shape[0] else _in_force(time, begin, n, instants[m] - 1) + 1
+        for i in range(begin, end):
+            c = np.uint32(code[i])  # unsigned: nothing counts from the end, and rows are done many at once
+            out[i] = scale[c] * values[i] + shift[c]
+        begin = end
+
+
+@kernel(IN1, _CODED, IN_INT1, _STEPS, _MAPS, _MAPS, OUT1)
+def _apply_coded(values, rows, cell, steps, maps, in_range, out):
+    code, time = rows
+    offsets, instants = steps
+    a, b = maps
+    scale, shift = in_range
+    for i in range(values.shape[0]):
+        c = np.uint32(code[i])
+        if scale[c] > 0.0:
+            out[i] = scale[c] * values[i] + shift[c]
+            continue
+        begin = offsets[cell[c]]
+        s = _in_force(instants, begin, offsets[cell[c] + 1], time[i])
+        out[i] = a[s] * values[i] + b[s] if s >= begin else values[i]
+
+
+@kernel(_BOUNDED, _GRID, IN_INT1, _STEPS, _ROUNDED)
+def _apply_grid(numbers, grid, cell, steps, maps):
+    values, err = numbers
+    first, place, every = grid
+    offsets, instants = steps
+    a, b, da, db = maps
+    for s in range(first.shape[0]):
+        begin, stop = offsets[cell[s]], offsets[cell[s] + 1]
+        if begin == stop:
+            continue
+        step, time = begin - 1, first[s]
+        for i in range(place[s], place[s + 1]):
+            while step + 1 < stop and instants[step + 1] <= time:
+                step += 1
+            if step >= begin:
+                err[i] = _bound(values[i], err[i], a[step], b[step], da[step], db[step])
+                values[i] = a[step] * values[i] + b[step]
+            time += every
+
+
+@kernel(_BOUNDED, _RUNS, IN_INT1, _STEPS, _ROUNDED)
+def _apply_runs(numbers, runs, cell, steps, maps):
+    values, err = numbers
+    time, counts = runs
+    offsets, instants = steps
+    a, b, da, db = maps
+    i = 0
+    for r in range(counts.shape[0]):
+        begin, stop, end = offsets[cell[r]], offsets[cell[r] + 1], i + counts[r]
+        step = begin - 1
+        while begin < stop and i < end:
+            while step + 1 < stop and instants[step + 1] <= time[i]:
+                step += 1
+            if step >= begin:
+                err[i] = _bound(values[i], err[i], a[step], b[step], da[step], db[step])
+                values[i] = a[step] * values[i] + b[step]
+            i += 1
+        i = end
+
+
+@device
+def _first_after(instants, begin, stop, ref, offset):
+    """The first step that lies after ``ref + offset`` seconds."""
+    while begin < stop:
+        middle = (begin + stop) >> 1
+        if (instants[middle] - ref) / 1e6 > offset:
+            stop = middle
+        else:
+            begin = middle + 1
+    return begin
+
+
+@kernel(_RANGES, IN_INT1, _STEPS, OUT_INT1)
+def _count(ranges, cell, steps, out):
+    ref, lo, hi = ranges
+    offsets, instants = steps
+    for i in range(ref.shape[0]):
+        stop = offsets[cell[i] + 1]
+        s = _first_after(instants, offsets[cell[i]], stop, ref[i], lo[i])
+        out[i] = 1
+        while s < stop and (instants[s] - ref[i]) / 1e6 < hi[i]:
+            out[i] += 1
+            s += 1
+
+
+@kernel(_RANGES, IN_INT1, _STEPS, IN_INT1, _PARTS)
+def _cut(ranges, cell, steps, starts, parts):
+    ref, lo, hi = ranges
+    offsets, instants = steps
+    row, part_lo, part_hi, step = parts
+    for i in range(ref.shape[0]):
+        begin = offsets[cell[i]]
+        s = _first_after(instants, begin, offsets[cell[i] + 1], ref[i], lo[i])
+        at = lo[i]
+        for p in range(starts[i], starts[i + 1]):
+            row[p], part_lo[p], step[p] = i, at, s - 1 if s > begin else -1
+            if p + 1 < starts[i + 1]:
+                at = (instants[s] - ref[i]) / 1e6
+                part_hi[p] = at
+                s += 1
+            else:
+                part_hi[p] = hi[i]
+
+
+@kernel(_PIECES, IN_INT1, _ROUNDED, _RESTATED)
+def _restate(pieces, step, maps, out):
+    c, lo, hi, err = pieces
+    a, b, da, db = maps
+    made, bound, rates = out
+    n, k = c.shape
+    for i in range(n):
+        s = step[i]
+        if s < 0:
+            for j in range(k):
+                made[i, j] = c[i, j]
+            bound[i], rates[i] = err[i], 0.0
+            continue
+        t, size = max(abs(lo[i]), abs(hi[i])), 0.0
+        for j in range(k - 1, -1, -1):
+            made[i, j] = a[s] * c[i, j]
+            if j > 0:
+                size = (size + abs(made[i, j])) * t
+        rate = _value_lost(c[i, 0], a[s], b[s], da[s], db[s])
+        if (
+            size > 0.0
+        ):  # a line or more, which is evaluated anew; scaled by a power of two it rounds as it did
+            whole = b[s] == 0.0 and da[s] == 0.0 and math.frexp(a[s])[0] == 0.5
+            rate = 0.0 if whole else TERM * k * (size + abs(made[i, 0]) + abs(b[s])) * GROWN
+        made[i, 0] += b[s]
+        bound[i], rates[i] = _bound_scaled(err[i], a[s], da[s]), rate
+        if rate > 0.0:
+            bound[i] = (bound[i] + rate) * GROWN
+
+
+@kernel(IN_INT1, IN_INT1, _MAPS, IN1, OUT1)
+def _drift(offsets, step, maps, drift, out):
+    a, da = maps
+    for g in range(offsets.shape[0] - 1):
+        carried, scale, off, changes = 0.0, 1.0, 0.0, 0
+        for i in range(offsets[g], offsets[g + 1]):
+            now = a[step[i]] if step[i] >= 0 else 1.0
+            vague = da[step[i]] if step[i] >= 0 else 0.0
+            if i > offsets[g] and now != scale:
+                carried += (abs(now - scale) + vague + off) * drift[i - 1]
+                changes += 1
+            scale, off = now, vague
+            out[i] = _bound_scaled(drift[i], now, vague)
+            if changes > 0:
+                out[i] = (out[i] + carried) * (GROWN + 4 * changes * UNIT)
+
+
+def apply_steps(
+    values: Array, cell: Integers, time: Integers, steps: tuple[Integers, Integers], maps: tuple[Array, Array]
+) -> Array:
+    """The values with the map in force at their cell and time applied; ``steps`` are offsets and instants, ``maps`` a and b.
+
+    Degenerate: NaN stays NaN; without steps a copy comes back.
+
+    >>> steps, maps = (np.array([0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> apply_steps(np.array([3.0, 3.0]), np.array([0, 0]), np.array([9, 10]), steps, maps).tolist()
+    [3.0, 7.0]
+    """
+    _check(cell, steps, len(values), len(time))
+    out = np.array(values, np.float64)
+    _apply(out, cell, time, steps, maps)
+    return out
+
+
+def apply_steps_with_bounds(
+    values: Array,
+    err: Array,
+    cell: Integers,
+    time: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array, Array, Array],
+) -> tuple[Array, Array]:
+    """The same for values within bounds: both, the bounds with what rounding does to the values.
+
+    ``maps`` are ``a``, ``b`` and how far each may be from the number that it stands for. What is exact adds nothing.
+
+    >>> steps, zero = (np.array([0, 1]), np.array([10])), np.zeros(1)
+    >>> maps = np.array([4.0]), np.array([1.0]), zero, zero
+    >>> value, err, cell, time = np.array([3.0]), np.array([0.5]), np.array([0]), np.array([10])
+    >>> [x.tolist() for x in apply_steps_with_bounds(value, err, cell, time, steps, maps)]
+    [[13.0], [2.0]]
+    """
+    _check(cell, steps, len(values), len(err), len(time))
+    out = np.array(values, np.float64), np.array(err, np.float64)
+    _apply_bounded(out, cell, time, steps, maps)
+    return out
+
+
+def apply_steps_by_code(
+    values: Array,
+    rows: tuple[npt.NDArray[np.int32], Integers],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array],
+) -> Array:
+    """The same for rows that are told by codes, of which each has a ``cell``; ``rows`` are the code and the time of each value.
+
+    What is in force is looked up by code: for a stretch of rows at once where times ascend, else by row for codes whose map
+    changes between the first and the last time. Where no value changes the array itself comes back, else a new one.
+
+    >>> steps, maps = (np.array([0, 0, 1]), np.array([10])), (np.array([2.0]), np.array([1.0]))
+    >>> rows = np.array([0, 1, 1], np.int32), np.array([9, 9, 10])
+    >>> apply_steps_by_code(np.full(3, 3.0), rows, np.array([0, 1]), steps, maps).tolist()
+    [3.0, 3.0, 7.0]
+    """
+    code, time = rows
+    _check(cell, steps)
+    if not len(values) == len(code) == len(time):
+        raise ValueError(f"steps: expected {len(values)} codes and times, got {len(code)} and {len(time)}")
+    if not len(values):
+        return values
+    if code.min() < 0 or code.max() >= len(cell):
+        raise ValueError(f"steps: expected codes in 0..{len(cell) - 1}, got {code.min()}..{code.max()}")
+    in_range, ascends = (np.empty(len(cell)), np.empty(len(cell))), _ascends(time)
+    first, last = (time[0], time[-1]) if ascends else (time.min(), time.max())
+    if not _in_range(cell, (int(first), int(last)), steps, maps, in_range):
+        return values
+    out = np.empty(len(values))
+    moving = np.flatnonzero(in_range[0] < 0.0)
+    moves = _moves(moving, cell, steps, int(last))
+    if len(moving) and (not ascends or len(moves[0]) * _FEW > len(values)):
+        _apply_coded(values, rows, cell, steps, maps, in_range, out)
+        return out
+    in_range[0][moving], in_range[1][moving] = 1.0, -0.0
+    _apply_in_order(values, rows, moves, maps, in_range, out)
+    return out
+
+
+def _moves(
+    codes: Integers, cell: Integers, steps: tuple[Integers, Integers], last: int
+) -> tuple[Integers, Integers, Integers]:
+    """The steps of these codes up to an instant, in the order of time: when, whose and which."""
+    offsets, instants = steps
+    begin = offsets[cell[codes]]
+    counts = offsets[cell[codes] + 1] - begin
+    of = np.repeat(codes, counts)
+    step = np.arange(len(of)) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+    order = np.argsort(instants[step], kind="stable")
+    order = order[: np.searchsorted(instants[step[order]], last, "right")]
+    return instants[step[order]], of[order], step[order]
+
+
+def apply_steps_on_grid(
+    numbers: tuple[Array, Array],
+    grid: tuple[Integers, Integers, int],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array, Array, Array],
+) -> tuple[Array, Array]:
+    """As :func:`apply_steps_with_bounds`, for values and bounds at regular instants.
+
+    Stretch ``s`` has those of ``place[s]:place[s + 1]``, at ``first[s] + i * every``, all of one cell; ``grid`` is first, place
+    and every.
+
+    >>> steps, maps = (np.array([0, 1]), np.array([10])), tuple(np.array([x]) for x in (2.0, 1.0, 0.0, 0.0))
+    >>> numbers, grid = (np.full(3, 3.0), np.zeros(3)), (np.array([8]), np.array([0, 3]), 2)
+    >>> apply_steps_on_grid(numbers, grid, np.array([0]), steps, maps)[0].tolist()
+    [3.0, 7.0, 7.0]
+    """
+    first, place, every = grid
+    _check(cell, steps, len(first), len(place) - 1)
+    if not place[-1] <= len(numbers[0]) == len(numbers[1]):
+        raise ValueError(f"values: expected {place[-1]} of them, got {len(numbers[0])}")
+    out = np.array(numbers[0], np.float64), np.array(numbers[1], np.float64)
+    _apply_grid(out, (first, place, every), cell, steps, maps)
+    return out
+
+
+def apply_steps_in_place(
+    numbers: tuple[Array, Array],
+    runs: tuple[Integers, Integers],
+    cell: Integers,
+    steps: tuple[Integers, Integers],
+    maps: tuple[Array, Array, Array, Array],
+) -> None:
+    """The same, in place, for runs of values and their bounds.
+
+    ``runs`` are the time of each value and how many each run has, all of one cell and ascending in time.
+
+    >>> values, steps = np.full(3, 3.0), (np.array([0, 1]), np.array([10]))
+    >>> maps = tuple(np.array([x]) for x in (2.0, 1.0, 0.0, 0.0))
+    >>> apply_steps_in_place((values, np.zeros(3)), (np.array([8, 10, 11]), np.array([3])), np.array([0]), steps, maps)
+    >>> values.tolist()
+    [3.0, 7.0, 7.0]
+    """
+    time, counts = runs
+    _check(cell, steps, len(counts))
+    values, err = numbers
+    if not len(values) == len(err) == len(time) == counts.sum():
+        raise ValueError(
+            f"values: expected {counts.sum()} with a time each, got {len(values)} and {len(time)} times"
+        )
+    _apply_runs(numbers, runs, cell, steps, maps)
+
+
+def cut_at_steps(
+    ref: Integers, lo: Array, hi: Array, cell: Integers, steps: tuple[Integers, Integers]
+) -> Parts:
+    """Ranges ``[ref + lo, ref + hi)`` cut where a step of their cell lies strictly inside; a point is never cut.
+
+    Degenerate: a range that begins at a step lies in it; one that ends there does not.
+
+    >>> steps = np.array([0, 1]), np.array([5_000_000])
+    >>> [x.tolist() for x in cut_at_steps(np.array([0]), np.array([0.0]), np.array([8.0]), np.array([0]), steps)]
+    [[0, 0], [0.0, 5.0], [5.0, 8.0], [-1, 0]]
+    """
+    _check(cell, steps, len(ref), len(lo), len(hi))
+    ranges = ref, lo, hi
+    counts = np.empty(len(ref), np.int64)
+    _count(ranges, cell, steps, counts)
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    n = int(starts[-1])
+    parts = Parts(np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    _cut(ranges, cell, steps, starts, tuple(parts))
+    return parts
+
+
+class Restated(NamedTuple):
+    """Polynomials under maps: coefficients ``c``, bounds ``err``, and ``rounding``, the part of these that the maps added."""
+
+    c: Array
+    err: Array
+    rounding: Array
+
+
+def restate(
+    c: Array, lo: Array, hi: Array, err: Array, step: Integers, maps: tuple[Array, Array, Array, Array]
+) -> Restated:
+    """Polynomials ``c[n, k]`` on ``[lo, hi]``, within ``err``, each under the map of its ``step``; -1 leaves it as it is.
+
+    ``maps`` are as in :func:`apply_steps_with_bounds`. A bound scales by ``a`` and grows by what forming the coefficients and
+    evaluating them may round: of a constant what the product and the sum lost, of anything else ``4 u k (a M + |b|)``
+    (:mod:`pulse.kernels.rounding`), which is taken before ``a c_0`` and ``b`` cancel. A power of two that shifts nothing adds
+    nothing.
+
+    >>> maps = tuple(np.array([x]) for x in (0.25, 0.0, 0.0, 0.0))
+    >>> found = restate(np.array([[8.0, 4.0]]), np.zeros(1), np.ones(1), np.ones(1), np.zeros(1, np.int64), maps)
+    >>> found.c.tolist(), found.err.tolist(), found.rounding.tolist()
+    ([[2.0, 1.0]], [0.25], [0.0])
+    """
+    n = len(c)
+    found = Restated(np.empty(c.shape), np.empty(n), np.empty(n))
+    pieces = [np.ascontiguousarray(one, np.float64) for one in (c, lo, hi, err)]
+    _restate(tuple(pieces), np.ascontiguousarray(step, np.int64), tuple(maps), tuple(found))
+    return found
+
+
+def scaled_drift(offsets: Integers, step: Integers, maps: tuple[Array, Array], drift: Array) -> Array:
+    """A bound of the restated integral's error from that of the integral, row by row of groups ``offsets``.
+
+    With ``E`` the integral of the error, restated by ``a_k`` from ``T_k`` on:
+    ``E'(t) = a_k E(t) + sum((a_j - a_(j+1)) E(T_(j+1)))``, so ``a_k D(t) + sum(|a_j - a_(j+1)| D(T_(j+1)))`` bounds it.
+    Where the scale never changes that is ``a D``. ``maps`` are the scales and how far each may be from the number that it stands
+    for; the result is rounded up.
+    """
+    out = np.empty(len(drift))
+    _drift(offsets, step, maps, drift, out)
+    return out
+
+
+def _check(cell: Integers, steps: tuple[Integers, Integers], *lengths: int) -> None:
+    if any(length != len(cell) for length in lengths):
+        raise ValueError(f"steps: expected {len(cell)} rows as there are cells, got {lengths}")
+    if len(cell) and not (cell.min() >= 0 and cell.max() < len(steps[0]) - 1):
+        raise ValueError(f"steps: expected cells in 0..{len(steps[0]) - 2}, got {cell.min()}..{cell.max()}")

@@ -1,0 +1,1 @@
+"""Batches of polynomials: arithmetic, roots, signs, extrema, approximation."""

@@ -1,0 +1,277 @@
+"""Arithmetic on batches of polynomials (semantics 1.1, 3.3).
+
+Row ``i`` of ``c`` is ``sum(c[i, j] * t**j)``, ``t`` in seconds relative to the row's own reference. Public
+functions check and allocate; kernels loop. All accept ``n = 0``; a polynomial has at least one
+coefficient. Coefficients that are not finite come out as not finite: checking is the business of those
+who decide by them (:mod:`pulse.kernels.polynomial.roots`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pulse.kernels._jit import FLOAT, IN1, IN2, OUT1, OUT2, kernel, step
+from pulse.kernels.double_double import dd_add, dd_multiply
+
+Array = npt.NDArray[np.float64]
+
+
+@step
+def horner(c, i, k, t):
+    """Value at ``t`` of the polynomial in the first ``k`` coefficients of row ``i``."""
+    value = c[i, k - 1]
+    for j in range(k - 2, -1, -1):
+        value = value * t + c[i, j]
+    return value
+
+
+@step
+def horner1(c, k, t):
+    """Value at ``t`` of the polynomial in the first ``k`` entries of ``c``."""
+    value = c[k - 1]
+    for j in range(k - 2, -1, -1):
+        value = value * t + c[j]
+    return value
+
+
+@step
+def magnitude(c, i, k, t):
+    """``sum(|c[i, j]| * |t|**j)``: what rounding errors at ``t`` are proportional to."""
+    t = abs(t)
+    value = abs(c[i, k - 1])
+    for j in range(k - 2, -1, -1):
+        value = value * t + abs(c[i, j])
+    return value
+
+
+@step
+def mean_row(c, i, k, a, b):
+    """Mean of row ``i`` between ``a`` and ``b``, as a form that does not cancel for short ranges.
+
+    ``(b**(j+1) - a**(j+1)) / (b - a)`` is ``sum(a**m * b**(j-m))``. Degenerate: ``a == b`` gives the value.
+    """
+    total = c[i, 0]
+    geometric = 1.0  # sum(a**m * b**(j-m) for m in 0..j)
+    power = 1.0  # a**j
+    for j in range(1, k):
+        power *= a
+        geometric = geometric * b + power
+        total += c[i, j] * geometric / (j + 1)
+    return total
+
+
+@step
+def integral_row(c, i, k, a, b):
+    """Integral from ``a`` to ``b`` of row ``i``; a short range far from the reference keeps its digits.
+
+    Degenerate: ``a == b`` gives 0, ``a > b`` the negative integral.
+    """
+    return mean_row(c, i, k, a, b) * (b - a)
+
+
+@step
+def shift_row(c, i, k, d, out, o):
+    """Row ``o`` of ``out`` becomes ``t -> c_i(t + d)`` (Taylor shift by repeated synthetic division)."""
+    for j in range(k):
+        out[o, j] = c[i, j]
+    if d != 0.0:
+        for j in range(k - 1):
+            for m in range(k - 2, j - 1, -1):
+                out[o, m] += d * out[o, m + 1]
+
+
+@step
+def shift_row_exact(c, i, k, d, high, low):
+    """As :func:`shift_row`, in double-double, into the first ``k`` entries of ``high`` and ``low``.
+
+    For shifts that cancel: a range far from the reference it is written about.
+    """
+    for j in range(k):
+        high[j] = c[i, j]
+        low[j] = 0.0
+    shift_exact(high, low, k, d, 0.0)
+
+
+@step
+def shift_exact(high, low, k, d, d_low):
+    """Shift the double-double polynomial in ``high`` and ``low`` by the double-double ``d + d_low``, in place."""
+    if d != 0.0:
+        for j in range(k - 1):
+            for m in range(k - 2, j - 1, -1):
+                ph, pl = dd_multiply(high[m + 1], low[m + 1], d, d_low)
+                high[m], low[m] = dd_add(high[m], low[m], ph, pl)
+
+
+@kernel(IN2, IN1, OUT1)
+def _evaluate(c, t, out):
+    n, k = c.shape
+    if k == 1:
+        for i in range(n):
+            out[i] = c[i, 0]
+    elif k == 2:
+        for i in range(n):
+            out[i] = c[i, 0] + t[i] * c[i, 1]
+    elif k == 3:
+        for i in range(n):
+            out[i] = c[i, 0] + t[i] * (c[i, 1] + t[i] * c[i, 2])
+    elif k == 4:
+        for i in range(n):
+            out[i] = c[i, 0] + t[i] * (c[i, 1] + t[i] * (c[i, 2] + t[i] * c[i, 3]))
+    else:
+        for i in range(n):
+            out[i] = horner(c, i, k, t[i])
+
+
+@kernel(IN2, IN1, OUT2)
+def _evaluate_grid(c, t, out):
+    n, k = c.shape
+    for i in range(n):
+        for m in range(t.shape[0]):
+            out[i, m] = horner(c, i, k, t[m])
+
+
+@kernel(IN2, IN1, OUT2)
+def _taylor_shift(c, d, out):
+    n, k = c.shape
+    for i in range(n):
+        shift_row(c, i, k, d[i], out, i)
+
+
+@kernel(IN2, OUT2)
+def _derivative(c, out):
+    n, k = c.shape
+    for i in range(n):
+        for j in range(1, k):
+            out[i, j - 1] = j * c[i, j]
+
+
+@kernel(IN2, IN1, IN1, OUT1)
+def _integrate(c, lo, hi, out):
+    n, k = c.shape
+    for i in range(n):
+        out[i] = integral_row(c, i, k, lo[i], hi[i])
+
+
+@kernel(IN2, IN2, FLOAT, FLOAT, OUT2)
+def _combine(a, b, alpha, beta, out):
+    n = a.shape[0]
+    for i in range(n):
+        for j in range(a.shape[1]):
+            out[i, j] = alpha * a[i, j]
+        for j in range(b.shape[1]):
+            out[i, j] += beta * b[i, j]
+
+
+@kernel(IN2, IN2, OUT2)
+def _multiply(a, b, out):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for m in range(b.shape[1]):
+                out[i, j + m] += a[i, j] * b[i, m]
+
+
+def evaluate(c: Array, t: Array | float) -> Array:
+    """Values of each polynomial at its own ``t``.
+
+    >>> evaluate(np.array([[1.0, 2.0, 3.0], [5.0, 0.0, 0.0]]), np.array([2.0, 9.0]))
+    array([17.,  5.])
+    """
+    c = _batch(c)
+    out = np.empty(len(c))
+    _evaluate(c, _per_row(t, len(c)), out)
+    return out
+
+
+def evaluate_grid(c: Array, t: Array) -> Array:
+    """Values of every polynomial at every ``t``: shape ``(n, len(t))``."""
+    c = _batch(c)
+    t = np.ascontiguousarray(t, dtype=np.float64)
+    out = np.empty((len(c), len(t)))
+    _evaluate_grid(c, t, out)
+    return out
+
+
+def taylor_shift(c: Array, d: Array | float) -> Array:
+    """The polynomials ``t -> c(t + d)``: what moving the reference by ``d`` seconds does to coefficients.
+
+    >>> taylor_shift(np.array([[0.0, 0.0, 1.0]]), 3.0)
+    array([[9., 6., 1.]])
+    """
+    c = _batch(c)
+    out = np.empty_like(c)
+    _taylor_shift(c, _per_row(d, len(c)), out)
+    return out
+
+
+def derivative(c: Array) -> Array:
+    """Derivatives; a batch of constants gives one column of zeros."""
+    c = _batch(c)
+    out = np.zeros((len(c), max(c.shape[1] - 1, 1)))
+    _derivative(c, out)
+    return out
+
+
+def integrate(c: Array, lo: Array | float, hi: Array | float) -> Array:
+    """Integral of each polynomial from its ``lo`` to its ``hi``.
+
+    >>> integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)
+    array([8.])
+    """
+    c = _batch(c)
+    out = np.empty(len(c))
+    _integrate(c, _per_row(lo, len(c)), _per_row(hi, len(c)), out)
+    return out
+
+
+def add(a: Array, b: Array) -> Array:
+    """Row-wise sums; degrees may differ."""
+    return combine(a, b, 1.0, 1.0)
+
+
+def subtract(a: Array, b: Array) -> Array:
+    """Row-wise differences ``a - b``; degrees may differ."""
+    return combine(a, b, 1.0, -1.0)
+
+
+def combine(a: Array, b: Array, alpha: float, beta: float) -> Array:
+    """Row-wise ``alpha * a + beta * b``; degrees may differ."""
+    a, b = _same_length(a, b)
+    out = np.zeros((len(a), max(a.shape[1], b.shape[1])))
+    _combine(a, b, float(alpha), float(beta), out)
+    return out
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """Row-wise products.
+
+    >>> multiply(np.array([[1.0, 1.0]]), np.array([[1.0, -1.0]]))
+    array([[ 1.,  0., -1.]])
+    """
+    a, b = _same_length(a, b)
+    out = np.zeros((len(a), a.shape[1] + b.shape[1] - 1))
+    _multiply(a, b, out)
+    return out
+
+
+def _batch(c: Array) -> Array:
+    c = np.ascontiguousarray(c, dtype=np.float64)
+    if c.ndim != 2 or c.shape[1] == 0:
+        raise ValueError(f"coefficients: expected shape (n, k) with k >= 1, got {c.shape}")
+    return c
+
+
+def _per_row(x: Array | float, n: int) -> Array:
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim == 0:
+        return np.full(n, x)
+    if x.shape != (n,):
+        raise ValueError(f"expected one number or one per polynomial ({n}), got shape {x.shape}")
+    return np.ascontiguousarray(x)
+
+
+def _same_length(a: Array, b: Array) -> tuple[Array, Array]:
+    a, b = _batch(a), _batch(b)
+    if len(a) != len(b):
+        raise ValueError(f"expected two batches of one length, got {len(a)} and {len(b)}")
+    return a, b

@@ -1,0 +1,1 @@
+"""Samples at regular instants and programs that run over them."""

@@ -1,0 +1,1 @@
+"""Validate tuples against the models of their keys."""

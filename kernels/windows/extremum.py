@@ -1,0 +1,483 @@
+"""Sliding extrema of piecewise polynomials (semantics 3.6: min and max over a window).
+
+A window of ``size`` that closes at ``t`` covers ``[t - size, t)``; its extremum is ``M(t) = sup f(s)`` over it, or
+``inf``. It has a result only where f is defined on all of it: within a **chain** of pieces that meet, from ``size``
+after the chain's start to its end. The extremum of a window is at one of its ends or between them, so M is the
+envelope of three piecewise functions of the closing time::
+
+    tail   f(t - size): the pieces of f with references moved by size, exactly, sizes being whole microseconds
+    step   the best candidate s with t - size < s < t: critical points, and the values at boundaries of pieces
+    head   f(t), from the left
+
+Each candidate holds for ``t`` in ``[s, s + size)``; a monotone deque makes a step function of them in O(n). Ties go
+to tail, step, head in this order, which is the earliest source. At an instant where M jumps the piecewise form has
+the limit from the right; :func:`sliding_extremum_at` is exact there too. Points (semantics 1.2) between pieces that
+meet are candidates like others; they cover nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from pulse.kernels._jit import (
+    BOOL,
+    IN1,
+    IN2,
+    IN_INT1,
+    INT,
+    OUT1,
+    OUT2,
+    OUT_BYTE1,
+    OUT_INT1,
+    OUT_INT2,
+    device,
+    kernel,
+)
+from pulse.kernels.instants import gap, meets, seconds_between, tolerance
+from pulse.kernels.pieces.align import pieces_of
+from pulse.kernels.pieces.envelope import ascending, coefficients_of, merge_runs
+from pulse.kernels.polynomial.arithmetic import horner, magnitude
+from pulse.kernels.polynomial.extrema import critical_points_row, extrema_work
+from pulse.kernels.status import OK, UNCOVERED
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_TABLE = types.Tuple((IN_INT1, IN1, IN1, IN2))
+_PARTS = types.Tuple((OUT_INT1, OUT1, OUT1, OUT2, OUT_INT1))
+_FOUND = types.Tuple((OUT1, OUT_INT1, OUT_BYTE1))
+_CLEAR = (
+    16 * 2.220446049250313e-16
+)  # of a line's magnitude: far more than its value and a step's differ by for rounding
+
+
+class Sliding(NamedTuple):
+    """M as pieces in the closing time; ``source`` is the input piece that holds the extremum.
+
+    Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
+    """
+
+    offsets: Integers
+    ref: Integers
+    lo: Array
+    hi: Array
+    c: Array
+    source: Integers
+
+
+@device
+def _later(ref_a, a, ref_b, b):
+    """Whether instant b lies after instant a by more than the tolerance."""
+    return gap(ref_a, a, ref_b, b) > tolerance(ref_a, a, ref_b, b)
+
+
+@device
+def _next_range(table, p, end):
+    """The first piece from ``p`` on that is not a point."""
+    lo, hi = table[1], table[2]
+    while p < end and lo[p] == hi[p]:
+        p += 1
+    return p
+
+
+@device
+def _chain_end(table, p, end):
+    """One past the last piece of the chain that starts with range ``p``."""
+    ref, lo, hi, _ = table
+    last = p
+    p = _next_range(table, p + 1, end)
+    while p < end and meets(ref[last], hi[last], ref[p], lo[p]):
+        last = p
+        p = _next_range(table, p + 1, end)
+    return last + 1
+
+
+@device
+def _better(a, b, upper):
+    return a > b if upper else a < b
+
+
+@device
+def _candidates(table, begin, end, upper, work, found):
+    """Fill ``found = (source, at, value)`` with the candidates of a chain in time order; returns their number.
+
+    Of the two values at a boundary only the better counts, the earlier when they are equal. A point at a boundary
+    comes after it: it is still in the window that opens there, which the value from the left no longer is, so it must not
+    be driven out by that.
+    """
+    _, lo, hi, c = table
+    source, at, value = found
+    scratch, critical = work
+    k = c.shape[1]
+    n, before = 0, -1
+    unseen = begin  # points from here to the next range are not yet candidates
+    for p in range(begin, end):
+        if lo[p] == hi[p]:
+            continue
+        if before >= 0:
+            left, right = horner(c, before, k, hi[before]), horner(c, p, k, lo[p])
+            if _better(right, left, upper):
+                source[n], at[n], value[n] = p, lo[p], right
+            else:
+                source[n], at[n], value[n] = before, hi[before], left
+            n += 1
+        for point in range(unseen, p):
+            source[n], at[n], value[n] = point, lo[point], horner(c, point, k, lo[point])
+            n += 1
+        before, unseen = p, p + 1
+        if k > 2:
+            for r in range(critical_points_row(c, p, k, lo[p], hi[p], scratch, critical)):
+                source[n], at[n], value[n] = p, critical[r], horner(c, p, k, critical[r])
+                n += 1
+    return n
+
+
+@device
+def _room(offsets, k):
+    """Candidates that the largest group can have: a boundary or point and k - 2 critical points for a piece."""
+    largest = 0
+    for g in range(len(offsets) - 1):
+        largest = max(largest, offsets[g + 1] - offsets[g])
+    return largest * max(k - 1, 1)
+
+
+@device
+def _put(parts, m, origin, begin, end):
+    """Write time range and origin of part ``m``, from instant ``begin`` to ``end``, unless it is a sliver."""
+    begin_ref, start = begin
+    end_ref, stop = end
+    if not _later(begin_ref, start, end_ref, stop):
+        return False
+    ref, lo, hi, _, source = parts
+    ref[m], lo[m], hi[m], source[m] = begin_ref, start, seconds_between(begin_ref, end_ref) + stop, origin
+    return True
+
+
+@device
+def _earlier_of(a, b):
+    return a if gap(a[0], a[1], b[0], b[1]) >= 0.0 else b
+
+
+@device
+def _later_of(a, b):
+    return b if gap(a[0], a[1], b[0], b[1]) > 0.0 else a
+
+
+@device
+def _best_of_line(table, p, upper):
+    """The extremum of a piece of degree 0 or 1, and what rounding may have done to it and to another as large."""
+    _, lo, hi, c = table
+    k = c.shape[1]
+    a, b = horner(c, p, k, lo[p]), horner(c, p, k, hi[p])
+    size = max(magnitude(c, p, k, lo[p]), magnitude(c, p, k, hi[p]))
+    return (a if _better(a, b, upper) else b), _CLEAR * size
+
+
+@device
+def _first_ending_after(parts, s, last, instant):
+    """The first of the parts ``s … last - 1`` that ends after an instant."""
+    ref, _, hi, _, _ = parts
+    while s < last and not _later(instant[0], instant[1], ref[s], hi[s]):
+        s += 1
+    return s
+
+
+@device
+def _is_hidden(parts, s, last, begin, end, best, upper):
+    """Whether the steps from part ``s`` on cover the time from ``begin`` to ``end`` and are better throughout than ``best``."""
+    ref, lo, hi, rows, _ = parts
+    value, margin = best
+    if s == last or _later(begin[0], begin[1], ref[s], lo[s]):
+        return False
+    while True:
+        ahead = rows[s, 0] - value if upper else value - rows[s, 0]
+        if not ahead > margin:
+            return False
+        if not _later(ref[s], hi[s], end[0], end[1]):
+            return True
+        s += 1
+        if s == last or not meets(ref[s - 1], hi[s - 1], ref[s], lo[s]):
+            return False
+
+
+@device
+def _put_ends(table, begin, end, size, upper, parts, counts, steps):
+    """Tail and head of a chain: its pieces, a window later and as they are, where M has a result.
+
+    Of lines those are left out that the chain's ``steps`` hide: with many pieces to a window, nearly all.
+    """
+    ref, lo, hi, c = table
+    rows = parts[3]
+    opens, closes = (ref[begin] + size, lo[begin]), (ref[end - 1], hi[end - 1])
+    behind, ahead = steps
+    last = counts[1]
+    best = (0.0, 0.0)
+    is_line = c.shape[1] <= 2
+    for p in range(begin, end):
+        if lo[p] == hi[p]:
+            continue
+        if is_line:
+            best = _best_of_line(table, p, upper)
+        start, until = (ref[p] + size, lo[p]), _earlier_of((ref[p] + size, hi[p]), closes)
+        behind = _first_ending_after(parts, behind, last, start)
+        hidden = is_line and _is_hidden(parts, behind, last, start, until, best, upper)
+        if not hidden and _put(parts, counts[0], p, start, until):
+            rows[counts[0], :] = c[p, :]
+            counts[0] += 1
+        # A head stays about its own reference, so that its coefficients are untouched.
+        start, until = (ref[p], lo[p]), (ref[p], hi[p])
+        if gap(ref[p], lo[p], opens[0], opens[1]) > 0.0:
+            start = (ref[p], seconds_between(ref[p], opens[0]) + opens[1])
+        ahead = _first_ending_after(parts, ahead, last, start)
+        hidden = is_line and _is_hidden(parts, ahead, last, start, until, best, upper)
+        if not hidden and _put(parts, counts[2], p, start, until):
+            rows[counts[2], :] = c[p, :]
+            counts[2] += 1
+
+
+@device
+def _put_steps(table, domain, found, n, size, upper, queue, parts, m):
+    """The step function of a chain's ``n`` candidates within the ``domain``; returns the new ``m``.
+
+    ``queue[first:last]`` holds candidates in time order, each better than those after it: the first is the extremum
+    until it leaves, or until a better one enters and empties the queue.
+    """
+    ref = table[0]
+    source, at, value = found
+    opens, closes = domain
+    rows = parts[3]
+    first, last = 0, 0
+    since = opens
+    for i in range(n + 1):
+        now = (ref[source[i]], at[i]) if i < n else closes
+        front = -1
+        while first < last:
+            f = queue[first]
+            leaves = (ref[source[f]] + size, at[f])
+            if gap(leaves[0], leaves[1], now[0], now[1]) < 0.0:
+                front = f
+                break
+            if _put(parts, m, source[f], _later_of(since, opens), _earlier_of(leaves, closes)):
+                rows[m, :] = 0.0
+                rows[m, 0] = value[f]
+                m += 1
+            since = leaves
+            first += 1
+        while i < n and last > first and _better(value[i], value[queue[last - 1]], upper):
+            last -= 1
+        if i == n or last == first:
+            if front >= 0 and _put(parts, m, source[front], _later_of(since, opens), now):
+                rows[m, :] = 0.0
+                rows[m, 0] = value[front]
+                m += 1
+            since = now
+        if i < n:
+            queue[last] = i
+            last += 1
+    return m
+
+
+@kernel(_TABLE, IN_INT1, INT, BOOL, _PARTS, OUT_INT2)
+def _split(table, offsets, size, upper, parts, spans):
+    """Tail, step and head of group ``g`` are the rows ``3 g`` to ``3 g + 2`` of ``spans``, in three stretches of ``parts``."""
+    ref, lo, hi, c = table
+    k = c.shape[1]
+    room = _room(offsets, k)
+    found = (np.empty(room, np.int64), np.empty(room), np.empty(room))
+    queue = np.empty(room, np.int64)
+    work = (extrema_work(k), np.empty(k + 1))
+    counts = np.array([0, len(ref), len(parts[0]) - len(ref)])
+    for g in range(len(offsets) - 1):
+        for part in range(3):
+            spans[3 * g + part, 0] = counts[part]
+        p = _next_range(table, offsets[g], offsets[g + 1])
+        while p < offsets[g + 1]:
+            end = _chain_end(table, p, offsets[g + 1])
+            domain = (ref[p] + size, lo[p]), (ref[end - 1], hi[end - 1])
+            if _later(domain[0][0], domain[0][1], domain[1][0], domain[1][1]):
+                count = _candidates(table, p, end, upper, work, found)
+                first = counts[1]
+                counts[1] = _put_steps(table, domain, found, count, size, upper, queue, parts, first)
+                _put_ends(table, p, end, size, upper, parts, counts, (first, first))
+            p = _next_range(table, end, offsets[g + 1])
+        for part in range(3):
+            spans[3 * g + part, 1] = counts[part]
+
+
+@device
+def _end_value(table, p, at):
+    """Value of piece ``p`` at instant ``(at, 0)``, which lies in its closed range but for rounding."""
+    ref, lo, hi, c = table
+    return horner(c, p, c.shape[1], min(max(seconds_between(ref[p], at), lo[p]), hi[p]))
+
+
+@device
+def _answer_chain(table, chain, candidates, window, closing, asked, out):
+    """Answer the windows from ``asked[0]`` on that close before or at the end of a chain; returns the next one."""
+    ref, lo, hi, _ = table
+    begin, end = chain
+    source, at, value, queue, n = candidates
+    size, upper = window
+    values, sources, status = out
+    first, last, entered = 0, 0, 0
+    tail, head = begin, begin
+    q = asked[0]
+    while q < asked[1] and not _later(ref[end - 1], hi[end - 1], closing[q], 0.0):
+        closes = closing[q]
+        opens = closes - size
+        if _later(opens, 0.0, ref[begin], lo[begin]):
+            q += 1
+            continue
+        while _later(ref[head], hi[head], closes, 0.0):
+            head = _next_range(table, head + 1, end)
+        while tail < head and not _later(opens, 0.0, ref[tail], hi[tail]):
+            tail = _next_range(table, tail + 1, end)
+        while entered < n and _later(ref[source[entered]], at[entered], closes, 0.0):
+            while last > first and _better(value[entered], value[queue[last - 1]], upper):
+                last -= 1
+            queue[last] = entered
+            last += 1
+            entered += 1
+        while first < last:
+            f = queue[first]
+            own = ref[source[f]]
+            is_point = lo[source[f]] == hi[source[f]]
+            # A point at the opening instant is in the window; what else happens there is in the tail, or before it.
+            if _later(opens, 0.0, own, at[f]) or (is_point and not _later(own, at[f], opens, 0.0)):
+                break
+            first += 1
+        best, holder = _end_value(table, tail, opens), tail
+        if first < last and _better(value[queue[first]], best, upper):
+            best, holder = value[queue[first]], source[queue[first]]
+        latest = _end_value(table, head, closes)
+        if _better(latest, best, upper):
+            best, holder = latest, head
+        values[q], sources[q], status[q] = best, holder, OK
+        q += 1
+    return q
+
+
+@kernel(_TABLE, IN_INT1, INT, BOOL, IN_INT1, IN_INT1, _FOUND)
+def _answer(table, offsets, size, upper, closing, closing_offsets, out):
+    ref, lo, hi, c = table
+    k = c.shape[1]
+    room = _room(offsets, k)
+    found = (np.empty(room, np.int64), np.empty(room), np.empty(room))
+    queue = np.empty(room, np.int64)
+    work = (extrema_work(k), np.empty(k + 1))
+    for g in range(len(offsets) - 1):
+        q, stop = closing_offsets[g], closing_offsets[g + 1]
+        p = _next_range(table, offsets[g], offsets[g + 1])
+        while p < offsets[g + 1] and q < stop:
+            end = _chain_end(table, p, offsets[g + 1])
+            before = p
+            if p > offsets[g] and lo[p - 1] == hi[p - 1] and meets(ref[p - 1], hi[p - 1], ref[p], lo[p]):
+                before = p - 1  # a point at which the chain starts
+            n = _candidates(table, before, end, upper, work, found)
+            candidates = (found[0], found[1], found[2], queue, n)
+            q = _answer_chain(table, (p, end), candidates, (size, upper), closing, (q, stop), out)
+            p = _next_range(table, end, offsets[g + 1])
+
+
+def sliding_extremum(
+    ref: Integers,
+    lo: Array,
+    hi: Array,
+    c: Array,
+    offsets: Integers,
+    size_us: int,
+    *,
+    upper: bool = False,
+) -> Sliding:
+    """Infimum (or with ``upper`` supremum) over ``[t - size_us, t)`` as a piecewise polynomial of the closing time ``t``.
+
+    Group ``g`` consists of the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. There is no
+    result where the window is not covered: a group shorter than the window has none.
+
+    >>> one = np.array([[0.0, 1.0]])
+    >>> found = sliding_extremum(np.array([0]), np.array([0.0]), np.array([9.0]), one, np.array([0, 1]), 2_000_000)
+    >>> found.ref, found.lo, found.hi, found.c
+    (array([2000000]), array([0.]), array([7.]), array([[0., 1.]]))
+    """
+    table, offsets = _checked(ref, lo, hi, c, offsets)
+    size = _checked_size(size_us)
+    n, k = table[3].shape
+    room = 2 * n + n * max(k - 1, 1)
+    parts = (
+        np.empty(room, np.int64),
+        np.empty(room),
+        np.empty(room),
+        np.empty((room, k)),
+        np.empty(room, np.int64),
+    )
+    spans = np.empty((3 * (len(offsets) - 1), 2), np.int64)
+    _split(table, offsets, size, upper, parts, spans)
+    part_ref, part_lo, part_hi, part_c, origin = parts
+    counts = spans[:, 1] - spans[:, 0]
+    ends = np.cumsum(counts)
+    used = np.repeat(spans[:, 0] - (ends - counts), counts) + np.arange(counts.sum())
+    runs = (used, part_lo[used], part_hi[used])
+    spans = np.stack((ends - counts, ends), axis=1)
+    found = merge_runs((part_ref, part_c), runs, spans, np.arange(0, len(spans) + 1, 3), upper)
+    at = found.source
+    return Sliding(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
+
+
+def sliding_extremum_at(
+    ref: Integers,
+    lo: Array,
+    hi: Array,
+    c: Array,
+    offsets: Integers,
+    size_us: int,
+    closing: Integers,
+    closing_offsets: Integers,
+    *,
+    upper: bool = False,
+) -> tuple[Array, Integers, npt.NDArray[np.uint8]]:
+    """``(values, source, status)`` of the windows that close at ``closing``, in one pass, O(n + m).
+
+    Group ``g`` is asked at ``closing[closing_offsets[g]:closing_offsets[g + 1]]``, microseconds, not descending. Where
+    the window is not covered the status is UNCOVERED, the value 0 and the source -1.
+
+    >>> one = np.array([[0.0, 1.0]])
+    >>> two_seconds, asked = 2_000_000, np.array([1_000_000, 5_000_000])
+    >>> sliding_extremum_at(np.array([0]), np.array([0.0]), np.array([9.0]), one, np.array([0, 1]), two_seconds,
+    ...                     asked, np.array([0, 2]))
+    (array([0., 3.]), array([-1,  0]), array([6, 0], dtype=uint8))
+    """
+    table, offsets = _checked(ref, lo, hi, c, offsets)
+    closing = np.ascontiguousarray(closing, dtype=np.int64)
+    if closing.ndim != 1:
+        raise ValueError(f"closing: expected one dimension, got shape {closing.shape}")
+    closing_offsets = ascending("closing_offsets", closing_offsets, len(closing))
+    if len(closing_offsets) != len(offsets):
+        raise ValueError(
+            f"closing_offsets: expected {len(offsets)} entries as offsets, got {len(closing_offsets)}"
+        )
+    descends = np.diff(closing) < 0
+    descends[closing_offsets[(closing_offsets > 0) & (closing_offsets < len(closing))] - 1] = False
+    if descends.any():
+        raise ValueError("closing: expected instants that do not descend within a group")
+    found = (np.zeros(len(closing)), np.full(len(closing), -1), np.full(len(closing), UNCOVERED, np.uint8))
+    _answer(table, offsets, _checked_size(size_us), upper, closing, closing_offsets, found)
+    return found
+
+
+def _checked(
+    ref: Integers, lo: Array, hi: Array, c: Array, offsets: Integers
+) -> tuple[tuple[Integers, Array, Array, Array], Integers]:
+    pieces = pieces_of(ref, lo, hi)
+    return (*pieces, coefficients_of(c, len(pieces.ref))), ascending("offsets", offsets, len(pieces.ref))
+
+
+def _checked_size(size_us: int) -> int:
+    size = operator.index(size_us)
+    if size <= 0:
+        raise ValueError(f"size_us: expected a positive number of microseconds, got {size}")
+    return size
