@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from pulse.benchmarks.recording import SEED
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.coefficients import from_padded
 from pulse.core.columns import Columns
+from pulse.core.segment.coefficients import from_padded
 from pulse.operators.relation import Relation
 
 SECOND = 1_000_000

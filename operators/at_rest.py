@@ -8,8 +8,8 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges
-from pulse.core.updates import settle
+from pulse.core.segment.order import Ranges
+from pulse.core.segment.updates import settle
 from pulse.operators.relation import Relation
 
 ENDLESS = 1e10

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
-from pulse.core.comparison import COMPARE
 from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.core.expression import (
     FLIPPED,

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray
+from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
 from pulse.core.columns import Columns
-from pulse.core.comparison import COMPARE
 from pulse.core.expression import (
     FLIPPED,
     NEGATED,

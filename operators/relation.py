@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN, CertaintyArray, certainty_codes, certainty_names
-from pulse.core.coefficients import from_padded, to_padded
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges, time_order
+from pulse.core.segment.coefficients import from_padded, to_padded
+from pulse.core.segment.order import Ranges, time_order
 from pulse.core.time import format_instant
 from pulse.kernels.pieces.accumulate import accumulate
 from pulse.kernels.polynomial.arithmetic import taylor_shift

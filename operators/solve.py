@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray
-from pulse.core.comparison import COMPARE
+from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.expression import (
     FLIPPED,
     NEGATED,

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pulse.core import SegmentBatch, Truth
 from pulse.core.bounds import Absolute
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges
+from pulse.core.segment.order import Ranges
 from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
 from pulse.kernels.fit.greedy_lines import SEGMENT
 from pulse.kernels.fit.truth_intervals import NO_TIME, intervals

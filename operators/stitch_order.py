@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.order import Ranges, time_order
+from pulse.core.segment.order import Ranges, time_order
 from pulse.kernels.counting_sort import group
 
 _PLACES_PER_ROW = 4  # more than so many kinds of places a row are not worth counting

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges, find_overlap
+from pulse.core.segment.order import Ranges, find_overlap
 from pulse.operators.errors import OverlappingInputsError
 from pulse.operators.relation import Relation
 

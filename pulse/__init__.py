@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulse._version import VERSION as __version__
-from pulse.core.on_demand import on_demand
+from pulse.core.lazy_exports import on_demand
 
 if TYPE_CHECKING:
     from pulse.core.bounds import ErrorBound
     from pulse.core.errors import PulseError, SessionError
     from pulse.core.schema import StreamSchema
-    from pulse.core.segments import SegmentBatch
+    from pulse.core.segment.batch import SegmentBatch
     from pulse.datasets.generators import generate
     from pulse.operators.changelog import apply_changes
     from pulse.plan.explain import Explanation
@@ -61,7 +61,7 @@ _HOMES = {
     "PulseError": "pulse.core.errors",
     "QueryAbortedError": "pulse.runtime.accents",
     "RevisedAnswer": "pulse.runtime.revised",
-    "SegmentBatch": "pulse.core.segments",
+    "SegmentBatch": "pulse.core.segment.batch",
     "Session": "pulse.session",
     "SessionError": "pulse.core.errors",
     "StreamSchema": "pulse.core.schema",

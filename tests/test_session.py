@@ -30,7 +30,7 @@ from pulse.core import (
     TimestampError,
     UnknownColumnError,
 )
-from pulse.core.order import find_overlap
+from pulse.core.segment.order import find_overlap
 from pulse.datasets.errors import DatasetError, UnknownFormatError
 from pulse.language import LanguageError
 from pulse.operators.fit_spec import FitSpec, FitSpecError

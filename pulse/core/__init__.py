@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulse.core.on_demand import on_demand
+from pulse.core.lazy_exports import on_demand
 
 if TYPE_CHECKING:
     from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         UnknownColumnError,
     )
     from pulse.core.schema import Role, StreamSchema, Truth
-    from pulse.core.segments import SegmentBatch
+    from pulse.core.segment.batch import SegmentBatch
     from pulse.core.time import (
         format_duration,
         format_instant,
@@ -133,7 +133,7 @@ _HOMES = {
     "Role": "pulse.core.schema",
     "SchemaError": "pulse.core.errors",
     "SchemaMismatchError": "pulse.core.errors",
-    "SegmentBatch": "pulse.core.segments",
+    "SegmentBatch": "pulse.core.segment.batch",
     "SegmentError": "pulse.core.errors",
     "StreamSchema": "pulse.core.schema",
     "TimestampError": "pulse.core.errors",

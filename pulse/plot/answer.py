@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.core.coefficients import to_padded
+from pulse.core.segment.coefficients import to_padded
 from pulse.plot.curves import Curve, Pieces, curve
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError

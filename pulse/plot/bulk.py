@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pulse.core.arrays import FloatArray
-from pulse.core.segments import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.kernels.polynomial.arithmetic import evaluate
 
 _SHARE = 0.01  # of all positions that may be wild

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.segments import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.plot.answer import draw_answer
 from pulse.plot.curves import curve
 from pulse.plot.drawing import draw_curve

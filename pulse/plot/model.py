@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import FloatArray
 from pulse.core.keys import key_mask
-from pulse.core.segments import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.plot.curves import Curve, Pieces, curve, thin
 from pulse.plot.drawing import curve_marks, draw_curve

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.core.segments import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
 from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.plot.bulk import outside_bulk

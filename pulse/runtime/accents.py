@@ -15,8 +15,8 @@ import numpy as np
 
 from pulse.core.certainty import ABSENT
 from pulse.core.errors import PulseError
-from pulse.core.order import Ranges, narrow
 from pulse.core.schema import Truth
+from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.alter import Alter, Cease
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples

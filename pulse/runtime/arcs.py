@@ -16,7 +16,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Constant
-from pulse.core.order import Ranges, narrow
+from pulse.core.segment.order import Ranges, narrow
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pulse.core.errors import ColumnTypeError
 from pulse.core.schema import StreamSchema
-from pulse.core.segments import SegmentBatch
+from pulse.core.segment.batch import SegmentBatch
 
 _SAME = {
     pa.bool_(): T.BooleanType(),

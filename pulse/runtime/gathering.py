@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import IntArray
-from pulse.core.order import Ranges, find_overlap, time_order
+from pulse.core.segment.order import Ranges, find_overlap, time_order
 from pulse.operators.errors import OverlappingInputsError
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across

@@ -10,7 +10,7 @@
 
 In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
 batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is data, as on
-Spark, and nothing else is read of it (:mod:`pulse.core.encoding`).
+Spark, and nothing else is read of it (:mod:`pulse.core.encoding.codec`).
 """
 
 from __future__ import annotations

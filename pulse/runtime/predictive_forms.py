@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.core.encoding import EncodingError, refused
-from pulse.core.encoding_types import Registered, form_of
+from pulse.core.encoding.codec import EncodingError, refused
+from pulse.core.encoding.types import Registered, form_of
 from pulse.runtime.alerts import Alerts
 from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive_accents import KeptAccents

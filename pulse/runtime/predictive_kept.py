@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pulse.core.encoding import Form
+from pulse.core.encoding.codec import Form
 from pulse.runtime.predictive_packing import unpack_state
 from pulse.store.own_files import create
 

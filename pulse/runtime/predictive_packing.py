@@ -1,5 +1,5 @@
 """State of a prediction as bytes: with a version, a length and a checksum, so that what another version kept, or what is damaged,
-is refused in words (semantics 6.4). What is inside is data alone, and is read as such (:mod:`pulse.core.encoding`).
+is refused in words (semantics 6.4). What is inside is data alone, and is read as such (:mod:`pulse.core.encoding.codec`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulse.core.encoding import EncodingError, Form, decode, encode
+from pulse.core.encoding.codec import EncodingError, Form, decode, encode
 
 VERSION = 5
 _HEADER = struct.Struct("<IQI")
@@ -35,7 +35,7 @@ def checksum_of(length: int, packed: bytes | memoryview) -> int:
 
 
 def unpack_state(form: Form, data: bytes) -> Any:
-    """What :func:`pack_state` packed; an :class:`~pulse.core.encoding.EncodingError` if it is anything but data of this form."""
+    """What :func:`pack_state` packed; an :class:`~pulse.core.encoding.codec.EncodingError` if it is anything but data of this form."""
     version, length, checksum = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     if version != VERSION:
         raise StateError(

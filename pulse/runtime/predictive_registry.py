@@ -1,6 +1,6 @@
 """The classes whose objects a job's state may hold, by name and version, and what must fit together in each.
 
-State is read back as objects of these and of nothing else (:mod:`pulse.core.encoding`). What they are made of is taken from
+State is read back as objects of these and of nothing else (:mod:`pulse.core.encoding.codec`). What they are made of is taken from
 their annotations, so a field that is added is kept without more; state from before it is then another version's, and refused. A
 class whose fields stay and come to mean something else gets another version here.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pulse.core.columns import Columns
-from pulse.core.encoding_types import Registered
+from pulse.core.encoding.types import Registered
 from pulse.operators.lineage import Lineage
 from pulse.operators.relation import Relation
 from pulse.plan.accent_operators import Known

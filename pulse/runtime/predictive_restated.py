@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import certainty_codes
-from pulse.core.coefficients import from_padded, to_padded
 from pulse.core.columns import Columns
+from pulse.core.segment.coefficients import from_padded, to_padded
 from pulse.kernels.pieces.step_maps import cut_at_steps, restate
 from pulse.operators.alter import described_columns
 from pulse.operators.difference import difference

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from pulse.core.encoding import refused
+from pulse.core.encoding.codec import refused
 from pulse.runtime import predictive_forms as forms
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.prediction import Emission, Tally

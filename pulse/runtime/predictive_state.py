@@ -24,7 +24,7 @@ import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from pulse.core.encoding import Form, refused
+from pulse.core.encoding.codec import Form, refused
 from pulse.runtime import predictive_forms as forms
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.prediction import Prediction, Tally

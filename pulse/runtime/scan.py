@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core import SegmentBatch
+from pulse.core.arrow_comparisons import COMPARE
 from pulse.core.columns import Columns
-from pulse.core.comparison import COMPARE
 from pulse.core.errors import PulseError
 from pulse.core.expression import (
     FLIPPED,
@@ -33,7 +33,7 @@ from pulse.core.expression import (
     columns_of,
     transform,
 )
-from pulse.core.order import Ranges, narrow
+from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.model_clause import ModelClause
 from pulse.operators.relation import Relation
 from pulse.plan.nodes import Scan

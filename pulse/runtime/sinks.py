@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.core.encoding import refused
+from pulse.core.encoding.codec import refused
 from pulse.core.time import format_instant
 from pulse.runtime.alerts import Alert, Alerts, Seen
 from pulse.runtime.predictive_forms import ALERTS

@@ -27,7 +27,7 @@ from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.arrow_types import REF
 from pulse.core.keys import key_ranks
-from pulse.core.order import Ranges, narrow, time_order
+from pulse.core.segment.order import Ranges, narrow, time_order
 from pulse.store.errors import StoreError
 
 KIND, KNOWN_FROM, KNOWN_TO = "kind", "_known_from", "_known_to"

@@ -17,7 +17,7 @@ from pulse.core import (
     UnknownColumnError,
 )
 from pulse.core.arrow_types import canonical_type, parse_type
-from tests.core.segments_of import SCHEMA
+from tests.core.segment.segments_of import SCHEMA
 
 KEY_TYPES = [pa.string(), pa.int64(), pa.uint8(), pa.bool_(), pa.date32(), pa.binary(), pa.decimal128(10, 2)]
 TYPES = [*KEY_TYPES, pa.float64(), pa.float16(), pa.timestamp("ns"), pa.timestamp("us", tz="Europe/Berlin"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.encoding_types import form_of
+from pulse.core.encoding.types import form_of
 from pulse.core.errors import PulseError
 from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job, job_of, read_job

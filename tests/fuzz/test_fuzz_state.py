@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.encoding import EncodingError
+from pulse.core.encoding.codec import EncodingError
 from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
 from pulse.runtime import predictive_forms as forms
@@ -22,7 +22,7 @@ from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_packing import _HEADER, VERSION, checksum_of, unpack_state
 from pulse.stream.affine import Affine
 from pulse.validation.validator import ValidatorState
-from tests.core.encoded import parts_of, put_together
+from tests.core.encoding.encoded import parts_of, put_together
 from tests.fuzz.harness import a_share, answer
 from tests.runtime.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
 from tests.runtime.jobs import arrive

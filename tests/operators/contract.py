@@ -11,7 +11,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.columns import Columns
-from pulse.core.order import Ranges, find_overlap, is_in_order
+from pulse.core.segment.order import Ranges, find_overlap, is_in_order
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.relation import Relation
 from tests import naive

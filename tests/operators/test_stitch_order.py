@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.order import Ranges
+from pulse.core.segment.order import Ranges
 from pulse.operators.fit_ends import SEGMENTS
 from pulse.operators.fit_spec import FitSpec
 from pulse.operators.stitch import Stitched, part_table, stitch

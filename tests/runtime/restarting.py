@@ -29,6 +29,6 @@ def restarted_run(run: Any) -> Any:
 
 def size_of(run: Any) -> int:
     """Bytes that are kept of accents, before they are compressed."""
-    from pulse.core.encoding import encode
+    from pulse.core.encoding.codec import encode
 
     return len(encode(forms.ACCENTS, run.follower.state))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from pulse.core import ColumnTypeError, SegmentBatch, StreamSchema, UnknownColumnError
 from pulse.runtime.frames import for_spark, from_spark, spark_schema, to_spark
-from tests.core.segments_of import SCHEMA, batch_of
+from tests.core.segment.segments_of import SCHEMA, batch_of
 from tests.strategies import segment_arrays
 
 

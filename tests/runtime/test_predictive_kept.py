@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulse.core.encoding_types import form_of
+from pulse.core.encoding.types import form_of
 from pulse.runtime.predictive_kept import keep, kept_before
 from pulse.runtime.predictive_packing import pack_state
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.arrays import IntArray
-from pulse.core.encoding import EncodingError
-from pulse.core.encoding_types import form_of
+from pulse.core.encoding.codec import EncodingError
+from pulse.core.encoding.types import form_of
 from pulse.runtime import predictive_forms as forms
 from pulse.runtime.predictive_packing import (
     _HEADER,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.encoding import EncodingError, decode, encode
-from pulse.core.encoding_types import form_of
+from pulse.core.encoding.codec import EncodingError, decode, encode
+from pulse.core.encoding.types import form_of
 from pulse.operators.relation import Relation
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_accents import Follower, KeptAccents
@@ -22,7 +22,7 @@ from pulse.runtime.predictive_registry import REGISTRY
 from pulse.validation.history import History, KeptHistory
 from pulse.validation.tuple_log import Chunk, KeptChunk, KeptLog, TupleLog
 from pulse.validation.validator import Validator
-from tests.core.encoded import comparable
+from tests.core.encoding.encoded import comparable
 from tests.fuzz.harness import a_share
 from tests.runtime.kept_states import strategy
 from tests.strategies import relations

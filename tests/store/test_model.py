@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.core import UnknownColumnError, format_instant
-from pulse.core.order import find_overlap
+from pulse.core.segment.order import find_overlap
 from pulse.store.errors import ModelNotFoundError, StoreError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model

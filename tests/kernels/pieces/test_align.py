@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.order import Ranges, find_overlap
+from pulse.core.segment.order import Ranges, find_overlap
 from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair, coefficients_at
 from tests import naive
 from tests.kernels.covering import unbroken

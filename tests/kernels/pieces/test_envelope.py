@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.order import Ranges, find_overlap
+from pulse.core.segment.order import Ranges, find_overlap
 from pulse.kernels.pieces.envelope import Envelope, envelope, merge
 from tests import naive
 from tests.kernels.covering import unbroken

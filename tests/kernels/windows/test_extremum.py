@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.order import Ranges, find_overlap
+from pulse.core.segment.order import Ranges, find_overlap
 from pulse.kernels.instants import tolerance
 from pulse.kernels.status import OK, UNCOVERED
 from pulse.kernels.windows.extremum import sliding_extremum, sliding_extremum_at

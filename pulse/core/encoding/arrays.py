@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.core.encoding import Codec, Reader, Writer, of_length, refused
+from pulse.core.encoding.codec import Codec, Reader, Writer, of_length, refused
 
 DTYPES = ("int64", "float64", "bool", "uint8")
 _VALUE = "value"  # what the one column of an array is called

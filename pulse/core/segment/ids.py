@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.core.coefficients import to_padded
 from pulse.core.keys import key_texts, plain_values
 from pulse.core.schema import LINEAGE, StreamSchema
+from pulse.core.segment.coefficients import to_padded
 
 _Hash = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.encoding import EncodingError, decode, encode
-from pulse.core.encoding_types import Registered, form_of
-from tests.core.encoded import comparable, parts_of, put_together
+from pulse.core.encoding.codec import EncodingError, decode, encode
+from pulse.core.encoding.types import Registered, form_of
+from tests.core.encoding.encoded import comparable, parts_of, put_together
 from tests.fuzz.harness import answer
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pulse.core.encoding import Codec, Reader, Writer, of_keys, of_length, refused
+from pulse.core.encoding.codec import Codec, Reader, Writer, of_keys, of_length, refused
 
 _LARGEST = 1 << 63
 _LONG = 64  # numbers from which on a buffer is smaller than their digits

@@ -20,7 +20,7 @@ from pulse.core import (
     TimestampError,
     UnknownColumnError,
 )
-from tests.core.segments_of import SCHEMA, batch_of, simple
+from tests.core.segment.segments_of import SCHEMA, batch_of, simple
 from tests.strategies import segment_arrays
 
 FAR = 1_700_000_000_000_000

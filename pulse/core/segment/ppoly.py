@@ -17,7 +17,7 @@ from scipy.interpolate import PPoly
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.errors import SegmentError
 from pulse.core.instants import gaps, split, tolerances
-from pulse.core.order import Ranges
+from pulse.core.segment.order import Ranges
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.polynomial.arithmetic import taylor_shift
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrow_types import REF, conform
-from pulse.core.coefficients import from_padded, from_ragged
 from pulse.core.errors import ColumnTypeError, SegmentError, unknown_column
 from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.segment.coefficients import from_padded, from_ragged
 from pulse.core.time import to_microseconds
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from pulse.core.encoding import Codec, Reader, Writer, of_length, refused
-from pulse.core.encoding_values import INT
+from pulse.core.encoding.codec import Codec, Reader, Writer, of_length, refused
+from pulse.core.encoding.values import INT
 from pulse.core.errors import PulseError
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import gaps, split, tolerances
-from pulse.core.order import Ranges
+from pulse.core.segment.order import Ranges
 
 _NANOSECONDS = 1e9
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.instants import split
-from pulse.core.order import Ranges, is_in_order, time_order
+from pulse.core.segment.order import Ranges, is_in_order, time_order
 
 TIMES = st.sampled_from([0, 1, 2, 5, 1_000_000, 10**15, -(10**15), 4 * 10**18])
 SECONDS = st.sampled_from([0.0, 1e-9, 2e-9, 5e-7, 1e-6, 0.5, 3.0])

@@ -6,7 +6,7 @@
 ...     name: str
 ...     times: tuple[int, ...]
 >>> form = form_of("seen", list[Seen], (Registered("seen", Seen),))
->>> from pulse.core.encoding import decode, encode
+>>> from pulse.core.encoding.codec import decode, encode
 >>> decode(form, encode(form, [Seen("a", (1, 2))]))
 [Seen(name='a', times=(1, 2))]
 """
@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrow_types import parse_type
-from pulse.core.encoding import Codec, Form
-from pulse.core.encoding_arrays import ARRAY, TABLE, NumpyArrays
-from pulse.core.encoding_groups import Choices, Lists, Mappings, Records, Referred, Tuples
-from pulse.core.encoding_values import (
+from pulse.core.encoding.arrays import ARRAY, TABLE, NumpyArrays
+from pulse.core.encoding.codec import Codec, Form
+from pulse.core.encoding.groups import Choices, Lists, Mappings, Records, Referred, Tuples
+from pulse.core.encoding.values import (
     BYTES,
     FLOAT,
     FRACTION,

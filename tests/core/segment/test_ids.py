@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from pulse.core import SegmentBatch, StreamSchema
-from tests.core.segments_of import batch_of, simple
+from tests.core.segment.segments_of import batch_of, simple
 from tests.strategies import segment_arrays
 
 
@@ -40,7 +40,7 @@ def test_what_makes_a_difference():
 
 def test_ids_are_the_same_in_every_process():
     code = (
-        "from tests.core.segments_of import simple\n"
+        "from tests.core.segment.segments_of import simple\n"
         "print(simple([('München', 0, 1, [1.5, -2]), ('B', 0, 1, [3], -7)]).with_ids().column('segment_id').to_pylist())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "123"}

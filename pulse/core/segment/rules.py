@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray
-from pulse.core.coefficients import flat, lengths
 from pulse.core.elements import KIND_CODES
 from pulse.core.errors import (
     ElementError,
@@ -22,8 +21,9 @@ from pulse.core.errors import (
     TimestampError,
 )
 from pulse.core.keys import describe_key, key_ranks
-from pulse.core.order import Ranges, find_overlap
 from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.segment.coefficients import flat, lengths
+from pulse.core.segment.order import Ranges, find_overlap
 from pulse.core.time import LIMIT, format_instant
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pulse.core import SegmentBatch, SegmentError
 from tests import naive
-from tests.core.segments_of import SCHEMA, simple
+from tests.core.segment.segments_of import SCHEMA, simple
 
 FAR = 1_700_000_000_000_000
 

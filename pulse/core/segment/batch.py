@@ -11,7 +11,7 @@ unmodelled     any plain Arrow type, constant over the segment; may be null
 ``a``          list of float64, lowest order first
 ``a_err``      float64, certified at every instant
 ``a_drift``    float64, certified for integrals from the start of the key's model; null when unknown
-``segment_id`` optional int64; see :mod:`pulse.core.identity`
+``segment_id`` optional int64; see :mod:`pulse.core.segment.ids`
 ``lineage``    optional list of (segment_id, key, ref, lo, hi) of the segments that caused this one
 ``kind``       optional changelog code, see :mod:`pulse.core.elements`; without it all rows are insertions
 ``point``      optional bool: ``lo == hi`` is meant; without it ``lo == hi`` alone decides
@@ -32,8 +32,6 @@ import pyarrow.compute as pc
 
 from pulse.core import html
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.assemble import column, from_columns, from_table
-from pulse.core.coefficients import lengths, to_padded
 from pulse.core.elements import KIND_CODES, ElementKind
 from pulse.core.errors import (
     ReversedRangeError,
@@ -42,19 +40,21 @@ from pulse.core.errors import (
     TimestampError,
     unknown_column,
 )
-from pulse.core.identity import own_lineage, segment_ids
 from pulse.core.keys import key_mask, key_ranks
-from pulse.core.order import Ranges, covering, is_in_order, narrow, time_order
 from pulse.core.schema import BOOKKEEPING, StreamSchema
+from pulse.core.segment.coefficients import lengths, to_padded
+from pulse.core.segment.columns import column, from_columns, from_table
+from pulse.core.segment.ids import own_lineage, segment_ids
+from pulse.core.segment.order import Ranges, covering, is_in_order, narrow, time_order
+from pulse.core.segment.rules import check_overlaps, validate
+from pulse.core.segment.updates import settle
 from pulse.core.time import format_instant, to_microseconds
-from pulse.core.updates import settle
-from pulse.core.validate import check_overlaps, validate
 from pulse.kernels.polynomial.arithmetic import evaluate
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly
 
-    from pulse.core.ppoly import PolynomialRuns
+    from pulse.core.segment.ppoly import PolynomialRuns
 
 
 class SegmentBatch:
@@ -152,7 +152,7 @@ class SegmentBatch:
 
         All modelled attributes are given, cut at the same breakpoints: a ``PPoly`` or one per hole-free run.
         """
-        from pulse.core.ppoly import from_ppoly
+        from pulse.core.segment.ppoly import from_ppoly
 
         pieces = from_ppoly(runs, origin)
         return cls.from_arrays(
@@ -215,7 +215,7 @@ class SegmentBatch:
 
     @cached_property
     def ranges(self) -> Ranges:
-        """Key ranks and time ranges, as the functions of :mod:`pulse.core.order` take them."""
+        """Key ranks and time ranges, as the functions of :mod:`pulse.core.segment.order` take them."""
         return Ranges(self.key_ranks, self.ref, self.lo, self.hi)
 
     def coefficients(self, attribute: str) -> FloatArray:
@@ -290,7 +290,7 @@ class SegmentBatch:
     def to_ppoly(self, attribute: str, *, key: Any = None, origin: int | None = None) -> PolynomialRuns:
         """The model of one key as ``(origin, runs)``: one scipy ``PPoly`` per hole-free run, of seconds since
         ``origin`` (microseconds; by default the ``ref`` of the key's first segment). Points are left out."""
-        from pulse.core.ppoly import to_ppoly
+        from pulse.core.segment.ppoly import to_ppoly
 
         one = self._at_rest(self.of_key(key)).sort()
         one = one.filter(~one.is_point)
@@ -371,7 +371,7 @@ class SegmentBatch:
         return np.ma.MaskedArray(values, mask=~covered)
 
     def with_ids(self) -> SegmentBatch:
-        """The batch with a ``segment_id`` computed from key, start and content (:mod:`pulse.core.identity`)."""
+        """The batch with a ``segment_id`` computed from key, start and content (:mod:`pulse.core.segment.ids`)."""
         return self.with_bookkeeping(segment_id=pa.array(segment_ids(self._batch, self.schema)))
 
     def own_lineage(self) -> pa.ListArray:

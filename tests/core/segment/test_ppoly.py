@@ -6,7 +6,7 @@ from hypothesis import given
 from scipy.interpolate import PPoly
 
 from pulse.core import SegmentBatch, SegmentError, StreamSchema
-from tests.core.segments_of import SCHEMA, batch_of, simple
+from tests.core.segment.segments_of import SCHEMA, batch_of, simple
 from tests.strategies import segment_arrays
 
 FAR = 1_700_000_000_000_000

@@ -1,7 +1,7 @@
 """State as bytes that hold nothing but data: what is read back is built of known classes only, whatever the bytes say.
 
 Nothing in the bytes names a class, a module or a function. Whoever reads them states what is expected (a :class:`Form`, made of
-annotated types by :func:`pulse.core.encoding_types.form_of`), and every value is checked against it::
+annotated types by :func:`pulse.core.encoding.types.form_of`), and every value is checked against it::
 
     JSON: form, layout, the lengths of buffers, tables, state    |    buffers: numpy's numbers, Arrow's stream format, bytes
 

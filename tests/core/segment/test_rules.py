@@ -19,7 +19,7 @@ from pulse.core import (
     SegmentError,
     TimestampError,
 )
-from tests.core.segments_of import SCHEMA, simple
+from tests.core.segment.segments_of import SCHEMA, simple
 
 FAR = 1_700_000_000_000_000
 

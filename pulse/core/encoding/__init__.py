@@ -1,0 +1,1 @@
+"""Encode state as typed columns that hold nothing but data."""

@@ -1,0 +1,1 @@
+"""Batches of segments: columns, rules, ids, order, updates."""
