@@ -49,13 +49,13 @@ from pulse.runtime.predictive_local import run_local
 from pulse.runtime.sources import predictor_of
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.stream.accents import Accent, AlterData
-from pulse.stream.affine import Affine
-from pulse.stream.description import TRUE, Description
-from pulse.stream.log import AccentLog
-from pulse.stream.machine import receive
-from pulse.stream.signature import Signature
-from pulse.stream.state import State
+from pulse.stream.accents.accents import Accent, AlterData
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.descriptions.description import TRUE, Description
+from pulse.stream.propagation.receive import receive
+from pulse.stream.propagation.signature import Signature
+from pulse.stream.propagation.state import State
+from pulse.stream.units.affine import Affine
 
 ROWS = int(os.environ.get("PULSE_BENCH_TICKS", sizes("300000", "10000000")).split(",")[0])
 ROUNDS, FIT_ROUNDS = sizes(3, 15), sizes(3, 8)

@@ -31,10 +31,10 @@ from pulse.datasets.errors import (
     readable,
 )
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES
-from pulse.stream.accents import Accent, AlterData
-from pulse.stream.affine import Affine, AffineError, exact
-from pulse.stream.description import Description
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.accents import Accent, AlterData
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine, AffineError, exact
 
 PRICES = ("price", "bid", "ask", "open", "high", "low", "close", "last", "mid")
 SIZES = ("size", "volume", "bid_size", "ask_size", "shares")

@@ -38,7 +38,7 @@ from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
 from pulse.operators.tuples import times
 from pulse.operators.unsure_units import check_lines, covering
-from pulse.stream.steps import Located, Steps
+from pulse.stream.units.step_maps import Located, Steps
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.log import AccentLog
-from pulse.stream.steps import Alteration, Steps
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
 
 NEVER = np.iinfo(np.int64).max
 

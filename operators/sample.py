@@ -26,7 +26,7 @@ from pulse.kernels.samples.on_grid import evaluate_rows, sample_every, spread, s
 from pulse.kernels.string_columns import repeated, words_of
 from pulse.operators.relation import Relation
 from pulse.operators.samples import Samples
-from pulse.stream.steps import Located
+from pulse.stream.units.step_maps import Located
 
 LONGEST_HOLE = 64
 """So many instants without a value in a row are kept within a stretch; a longer hole costs nothing but begins a new one."""

@@ -29,10 +29,10 @@ from pulse.kernels.rounding import GROWN, TERM, magnitudes
 from pulse.operators.alter import described_columns
 from pulse.operators.relation import Relation
 from pulse.operators.tuples import needed_columns, times
-from pulse.stream.affine import Affine
-from pulse.stream.log import AccentLog
-from pulse.stream.raw import RawUnits, raw_units
-from pulse.stream.steps import EXACT, Steps
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.recorded_units import RawUnits, raw_units
+from pulse.stream.units.step_maps import EXACT, Steps
 
 Leave = Callable[[pa.Table, str, bool], None]
 """Told of tuples that are left out: them, why, and whether they are to be set aside."""
@@ -250,7 +250,7 @@ def with_rounding(relation: Relation, shifts: Mapping[str, FloatArray | float]) 
     """The same segments with bounds, and drifts, that hold for the exact images of tuples that were undone by such shifts.
 
     ``shifts`` by attribute: the largest of the tuples that a row is made of, or one for all rows;
-    :data:`~pulse.stream.steps.EXACT` where nothing was rounded.
+    :data:`~pulse.stream.units.step_maps.EXACT` where nothing was rounded.
     """
     err, drift = dict(relation.err), dict(relation.drift)
     for name, shift in shifts.items():

@@ -17,8 +17,8 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM
 from pulse.kernels.status import OK
 from pulse.operators.relation import Relation
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.steps import Located
+from pulse.stream.accents.admissibility import UnsupportedAccentError
+from pulse.stream.units.step_maps import Located
 
 _ABUTS = 1e-6  # seconds between rows that are no hole
 

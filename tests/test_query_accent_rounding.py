@@ -18,8 +18,8 @@ import pytest
 
 import pulse
 from pulse.core.time import format_instant
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.affine import Affine
+from pulse.stream.accents.admissibility import UnsupportedAccentError
+from pulse.stream.units.affine import Affine
 from tests.test_query_rounding import RELATIONS, evaluated, outside, rows_of, table_of
 from tests.truth.exact import SECOND, Exact
 

@@ -97,7 +97,7 @@ def _logs(
 ) -> Any:
     """The logs, with what is known of the streams' tuples: as it is named, and as models say that were fitted with accents."""
     from pulse.store.model import Model
-    from pulse.stream.log import AccentLog
+    from pulse.stream.accents.log import AccentLog
 
     if isinstance(given, str) and len(streams) == 1:
         given = dict.fromkeys(streams, given)

@@ -1,7 +1,7 @@
 """The operators of a plan as accents meet them (semantics 8.2-8.5): each passes an accent, holds it, or ends the query.
 
-What an operator knows is the state of its signature's machine (:mod:`pulse.stream.machine`), and where its output is made of
-expressions, the units of these (:mod:`pulse.plan.derived`).
+What an operator knows is the state of its signature's machine (:mod:`pulse.stream.propagation.receive`), and where its output is
+made of expressions, the units of these (:mod:`pulse.plan.derived`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pulse.plan.fates import Verdict, ended, verdict_words
 from pulse.plan.nodes import Node, Scan
 from pulse.plan.show import line
 from pulse.plan.signatures import Handling, handling
-from pulse.stream.accents import Control, is_alteration
-from pulse.stream.description import NO_PROMISES, Domain
-from pulse.stream.machine import receive
-from pulse.stream.state import Mode, Side, State, Where
-from pulse.stream.units import Units
+from pulse.stream.accents.accents import Control, is_alteration
+from pulse.stream.descriptions.description import NO_PROMISES, Domain
+from pulse.stream.propagation.receive import receive
+from pulse.stream.propagation.state import Mode, Side, State, Where
+from pulse.stream.units.unit_map import Units
 
 
 class Abort(Exception):

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from pulse.plan.accent_operators import Abort, every_operator, operator_of
 from pulse.plan.derived import described
 from pulse.plan.nodes import Node
-from pulse.stream.accents import Accent, AlterData, Control
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.policy import Policy
-from pulse.stream.state import Mode
-from pulse.stream.steps import Alteration
-from pulse.stream.values import ValueSet
+from pulse.stream.accents.accents import Accent, AlterData, Control
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import Description
+from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.propagation.state import Mode
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration
 
 Route = tuple[tuple[str, Affine, Mapping[str, str]], ...]
 """What an alteration becomes: attributes of the answer, their maps, and by what names its description speaks of rows there."""

@@ -20,13 +20,13 @@ from pulse.plan.accent_operators import Abort, operator_of
 from pulse.plan.accent_routes import straight
 from pulse.plan.fates import Fate, Verdict, ended
 from pulse.plan.nodes import Node
-from pulse.stream.accents import Accent, AddAttribute, AlterData, Control
-from pulse.stream.affine import Affine
-from pulse.stream.description import Domain
-from pulse.stream.log import AccentLog
-from pulse.stream.policy import Policy
-from pulse.stream.state import Mode
-from pulse.stream.steps import Alteration, Steps
+from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import Domain
+from pulse.stream.propagation.state import Mode
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pulse.stream.accents import Accent, AlterData, Control, Primitive
-from pulse.stream.affine import IDENTITY, Affine
-from pulse.stream.description import FALSE, Description
-from pulse.stream.units import Units
+from pulse.stream.accents.accents import Accent, AlterData, Control, Primitive
+from pulse.stream.descriptions.description import FALSE, Description
+from pulse.stream.units.affine import IDENTITY, Affine
+from pulse.stream.units.unit_map import Units
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pulse.core.time import format_instant
 from pulse.plan.signatures import Handling
-from pulse.stream.accents import Accent, AddAttribute, Control, DropAttribute, is_alteration
-from pulse.stream.signature import Signature
+from pulse.stream.accents.accents import Accent, AddAttribute, Control, DropAttribute, is_alteration
+from pulse.stream.propagation.signature import Signature
 
 
 @dataclass(frozen=True)

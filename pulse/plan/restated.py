@@ -27,7 +27,7 @@ from pulse.core.expression import (
     Negative,
     columns_of,
 )
-from pulse.stream.affine import IDENTITY, Affine, exact
+from pulse.stream.units.affine import IDENTITY, Affine, exact
 
 
 def restated(expression: Expression, maps: Mapping[str, Affine]) -> Affine | None:

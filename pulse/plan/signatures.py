@@ -40,10 +40,10 @@ from pulse.plan.nodes import (
     Window,
 )
 from pulse.plan.restated import restated
-from pulse.stream.affine import IDENTITY, Affine
-from pulse.stream.frames import Names, Tumbling
-from pulse.stream.signature import Signature
-from pulse.stream.values import NOTHING, UNDEFINED, Cut, ValueSet
+from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
+from pulse.stream.propagation.frame import Names, Tumbling
+from pulse.stream.propagation.signature import Signature
+from pulse.stream.units.affine import IDENTITY, Affine
 
 _MICROSECONDS = 1_000_000
 

@@ -27,14 +27,14 @@ from pulse.runtime.undoing import Undoing
 from pulse.store.accents import log_from, unknown
 from pulse.store.model import Model
 from pulse.store.stored import Stored
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.accents import AccentError
-from pulse.stream.description import Domain
-from pulse.stream.log import AccentLog
-from pulse.stream.plan_of_rows import AbortedError
-from pulse.stream.policy import Policy
-from pulse.stream.state import Mode
-from pulse.stream.steps import Located
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import Domain
+from pulse.stream.propagation.state import Mode
+from pulse.stream.units.step_maps import Located
+from tests.oracles.plan_of_rows import AbortedError
 
 AS_OF = " as of "
 

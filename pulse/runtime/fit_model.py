@@ -28,7 +28,7 @@ from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
 from pulse.store.publish import staged
 from pulse.store.sources import check_new, remember
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 
 _log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from pulse.store.accents import continued, log_from
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from pulse.store.publish import check_apart, check_free
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from pulse.store.manifest import ASIDE
 from pulse.store.model import CLOSING, ENDS, TUPLES
 from pulse.store.sources import read_unit
 from pulse.store.tuple_units import TupleUnits
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 from pulse.stream.revisions import with_reason
 
 PROGRESS = "_progress"

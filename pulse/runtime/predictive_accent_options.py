@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
 from pulse.core.schema import StreamSchema
-from pulse.stream.description import NO_PROMISES, Domain
+from pulse.stream.descriptions.description import NO_PROMISES, Domain
 
 Keys = Mapping[str, tuple[Any, ...]]
 """The values that key columns may have, by column."""

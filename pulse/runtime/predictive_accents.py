@@ -48,8 +48,8 @@ from pulse.runtime.predictive_undoing import (
     unblanked,
 )
 from pulse.runtime.standing import GRACE, followed
-from pulse.stream.accents import Accent, Control
-from pulse.stream.description import Description
+from pulse.stream.accents.accents import Accent, Control
+from pulse.stream.descriptions.description import Description
 from pulse.validation.aside import PLACE
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pulse.core.schema import StreamSchema
 from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_turns import BEFORE_ALL, listed
-from pulse.stream.accents import Accent, AlterData, Control, Punctuation, is_alteration
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
+from pulse.stream.accents.log import AccentLog
 
 
 def checked(

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pulse.core.expression import columns_of
 from pulse.core.schema import StreamSchema
 from pulse.plan.accented import accented
-from pulse.stream.accent_fit import UnsupportedAccentError, kind_of
-from pulse.stream.accents import Accent, AccentError, Control, DropAttribute, is_alteration
-from pulse.stream.description import FALSE, NO_PROMISES, TRUE, Description, Domain
-from pulse.stream.log import AccentLog
-from pulse.stream.policy import Policy
+from pulse.stream.accents.accents import Accent, AccentError, Control, DropAttribute, is_alteration
+from pulse.stream.accents.admissibility import UnsupportedAccentError, kind_of
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import FALSE, NO_PROMISES, TRUE, Description, Domain
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor

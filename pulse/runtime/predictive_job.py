@@ -39,7 +39,7 @@ from pulse.runtime.job_spec import StreamJob as StreamJob
 from pulse.runtime.job_table import JobError as JobError
 from pulse.runtime.job_table import JobTable, checked, option
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
-from pulse.stream.policy import Policy
+from pulse.stream.accents.policy import Policy
 from pulse.validation import splits
 from pulse.validation.history import BY_RADIUS
 

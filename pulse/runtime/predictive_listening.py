@@ -23,7 +23,7 @@ from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples
 from pulse.runtime.predictive_turns import BEFORE_ALL, Turns, settle_all, steps_of, together
 from pulse.runtime.predictive_undoing import ROW, TupleUndoing, blank, matching
-from pulse.stream.accents import (
+from pulse.stream.accents.accents import (
     Accent,
     AccentError,
     AddAttribute,
@@ -32,12 +32,12 @@ from pulse.stream.accents import (
     Punctuation,
     is_alteration,
 )
-from pulse.stream.affine import Affine
-from pulse.stream.classes import first_whole
-from pulse.stream.description import FALSE, TRUE, Description
-from pulse.stream.raw import Move, coming
-from pulse.stream.steps import EXACT, Alteration, Steps
-from pulse.stream.validity import Existence
+from pulse.stream.accents.validity import Existence
+from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.descriptions.value_classes import first_whole
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.recorded_units import Move, coming
+from pulse.stream.units.step_maps import EXACT, Alteration, Steps
 from pulse.validation.aside import reasoned
 from pulse.validation.validator import Validator
 

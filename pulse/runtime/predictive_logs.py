@@ -20,7 +20,7 @@ from pulse.datasets.splits import split_rows
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_kept import replace_file
 from pulse.runtime.predictor import Predictor
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
 
 _log = logging.getLogger(__name__)
 _SPLITS = "splits of "

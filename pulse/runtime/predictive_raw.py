@@ -2,8 +2,8 @@
 
 Descriptions may speak of what is altered, and keys, times and unmodelled attributes may be altered themselves. Then alterations
 are not independent of each other, and all of a stream are kept together, in their order: what is settled as one map of rows
-(:mod:`pulse.stream.units`), later ones by instant or place. A tuple is undone by its own values (:mod:`pulse.stream.raw`), all of
-a batch at once (:mod:`pulse.operators.undo`).
+(:mod:`pulse.stream.units.unit_map`), later ones by instant or place. A tuple is undone by its own values
+(:mod:`pulse.stream.units.recorded_units`), all of a batch at once (:mod:`pulse.operators.undo`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.undo import RawUndo, lacks
 from pulse.runtime.predictive_turns import Turns, said_after
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.raw import Move, RawUnits, absence, coming, recorded_units
-from pulse.stream.units import Units
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.recorded_units import Move, RawUnits, absence, coming, recorded_units
+from pulse.stream.units.unit_map import Units
 from pulse.validation.aside import reasoned
 
 CONTRADICTS = "punctuation before it said that no such tuple comes any more"

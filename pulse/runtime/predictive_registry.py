@@ -25,15 +25,15 @@ from pulse.runtime.predictive_through import Ending, Through
 from pulse.runtime.predictive_turns import Turns
 from pulse.runtime.spread import Told, Whereabouts
 from pulse.runtime.standing import StandingState
-from pulse.stream.accents import Accent, AddAttribute, AlterData, DropAttribute, Punctuation
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description, Domain
-from pulse.stream.raw import Move
-from pulse.stream.state import Side
-from pulse.stream.steps import Alteration
-from pulse.stream.units import Units
-from pulse.stream.validity import Existence
-from pulse.stream.values import ValueSet
+from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAttribute, Punctuation
+from pulse.stream.accents.validity import Existence
+from pulse.stream.descriptions.description import Description, Domain
+from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.propagation.state import Side
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.recorded_units import Move
+from pulse.stream.units.step_maps import Alteration
+from pulse.stream.units.unit_map import Units
 from pulse.validation.allotment import Allotment
 from pulse.validation.history import KeptHistory
 from pulse.validation.tuple_log import KeptChunk, KeptLog, Shelved

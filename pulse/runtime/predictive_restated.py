@@ -25,7 +25,7 @@ from pulse.operators.relation import Relation
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_undoing import whole
 from pulse.runtime.standing import Standing, selected
-from pulse.stream.steps import Located
+from pulse.stream.units.step_maps import Located
 
 _FROM = "\0from"  # the row of the changelog that a segment is a part of
 

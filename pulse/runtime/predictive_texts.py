@@ -1,7 +1,7 @@
 """What lines of a log and texts in a stream's rows say: accents and punctuation (semantics 8.1, 8.7).
 
 A feed's accents are alike: they name a key, and a map that many have. Such texts are read without a parser; all others by
-:mod:`pulse.stream.accent_text`, which says the same of both.
+:mod:`pulse.stream.accents.text`, which says the same of both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from pulse.core.errors import PulseError, TimestampError
 from pulse.core.time import parse_instant
 from pulse.runtime.predictive_turns import listing
-from pulse.stream.accents import (
+from pulse.stream.accents.accents import (
     Accent,
     AccentError,
     Control,
@@ -23,8 +23,8 @@ from pulse.stream.accents import (
     Punctuation,
     control_from_json,
 )
-from pulse.stream.description import Description
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.descriptions.description import Description
 
 _NAMED = re.compile(r"\s*\[\[\s*([A-Za-z_]\w*)\s*=\s*'([^'\\]*)'\s*,([^\[\]]*)\]\]\s*")
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?Z?", re.ASCII)

@@ -21,11 +21,11 @@ from pulse.plan.fates import ended
 from pulse.plan.nodes import Node
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_turns import BEFORE_ALL, FEW, Turns, steps_of, together
-from pulse.stream.accents import Accent, AddAttribute, AlterData, Control, Punctuation
-from pulse.stream.affine import Affine
-from pulse.stream.description import FALSE, Description
-from pulse.stream.state import Mode
-from pulse.stream.steps import Alteration
+from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control, Punctuation
+from pulse.stream.descriptions.description import FALSE, Description
+from pulse.stream.propagation.state import Mode
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulse.stream.affine import Affine
-from pulse.stream.description import FALSE, Description, Domain
-from pulse.stream.steps import Alteration, Steps
-from pulse.stream.units import Units
-from pulse.stream.values import ValueSet
+from pulse.stream.descriptions.description import FALSE, Description, Domain
+from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
+from pulse.stream.units.unit_map import Units
 
 BEFORE_ALL = -(1 << 62)
 FEW = 256
@@ -27,7 +27,7 @@ _ONE = "value"  # units are kept by attribute; here there is one
 class Turns:
     """The alterations of one attribute: those that are settled, as maps of sets of rows, and later ones by instant.
 
-    >>> from pulse.stream.affine import Affine
+    >>> from pulse.stream.units.affine import Affine
     >>> found = Turns()
     >>> found.add([Alteration(at, Description.parse("s = 'A'"), Affine(2)) for at in range(1000)])
     >>> found.settle(997, "t")

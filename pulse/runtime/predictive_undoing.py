@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.runtime.predictive_turns import Turns, steps_of
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.steps import Alteration, Steps
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
 from pulse.validation.aside import PLACE, WHENCE
 
 ROW = "\0row"  # the name of the place of a row: no attribute is called so

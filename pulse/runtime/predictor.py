@@ -20,7 +20,7 @@ from pulse.plan.query import Query
 from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_revisions import resolved
 from pulse.runtime.standing import Standing
-from pulse.stream.state import Mode
+from pulse.stream.propagation.state import Mode
 from pulse.validation.history import Retention
 
 DEFAULT_SPLIT = "restless"

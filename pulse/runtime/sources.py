@@ -35,8 +35,8 @@ from pulse.runtime.source_columns import (
 from pulse.runtime.source_files import SourceError as SourceError  # what cannot be read
 from pulse.runtime.source_files import read_file, unseen
 from pulse.runtime.source_times import newest_time
-from pulse.stream.policy import Policy
-from pulse.stream.state import Mode
+from pulse.stream.accents.policy import Policy
+from pulse.stream.propagation.state import Mode
 from pulse.validation.aside import whence
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"

@@ -19,8 +19,8 @@ from pulse.operators.alter import Alter
 from pulse.operators.relation import Relation
 from pulse.operators.undo import UndoneRounding
 from pulse.store.errors import StoreError
-from pulse.stream.accents import Accent, AccentError, Punctuation
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.accents import Accent, AccentError, Punctuation
+from pulse.stream.accents.log import AccentLog
 
 PREFIX = "_accents"
 

@@ -37,7 +37,7 @@ from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
 from pulse.store.reading import files_as_dataset, open_parquet, read_parquet, readable
 from pulse.store.stored import Stored
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,8 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
 from pulse.operators.alter import Alter
 from pulse.operators.undo import Leave, Undo
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.admissibility import UnsupportedAccentError
+from pulse.stream.accents.log import AccentLog
 
 _NEAR = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)  # steps on either side of a restated value that are tried
 _DIGITS = 15  # as many decimals a double holds whatever they are

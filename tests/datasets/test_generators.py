@@ -21,7 +21,7 @@ from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError
 from pulse.datasets.generators import make
 from pulse.datasets.ticks import symbol_names
 from pulse.datasets.vessels import FIRST_ID
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 
 KINDS = ["ticks", "objects", "vessels", "sensors"]
 

@@ -20,7 +20,7 @@ from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_packing import _HEADER, VERSION, checksum_of, unpack_state
-from pulse.stream.affine import Affine
+from pulse.stream.units.affine import Affine
 from pulse.validation.validator import ValidatorState
 from tests.core.encoding.encoded import parts_of, put_together
 from tests.fuzz.harness import a_share, answer

@@ -22,7 +22,7 @@ from pulse.store.log import log_rows
 from pulse.store.manifest import FILE, Manifest
 from pulse.store.model import Model
 from pulse.store.units import read_unit, units
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 from tests.fuzz.harness import a_share, answer, damaged_bytes, damaged_tree, json_values
 from tests.store.revising import fitted
 

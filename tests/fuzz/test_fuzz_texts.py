@@ -15,12 +15,12 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.schema import StreamSchema
 from pulse.core.time import parse_duration, parse_instant
 from pulse.datasets.splits import split_ratio
-from pulse.stream.accents import Accent, control_from_json
-from pulse.stream.affine import Affine
-from pulse.stream.description_json import description_from_json
-from pulse.stream.description_text import parse_description
-from pulse.stream.log import AccentLog
-from pulse.stream.policy import Policy
+from pulse.stream.accents.accents import Accent, control_from_json
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.json import description_from_json
+from pulse.stream.descriptions.text import parse_description
+from pulse.stream.units.affine import Affine
 from tests.fuzz.harness import NASTY, answer, damaged_text, damaged_tree, json_values
 
 DURATIONS = ("10", "5 min", "1.5 h", "250 ms", "1e3 us", ".5s")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.operators.alter import Alter
 from pulse.operators.sample import sample, to_tuples
-from pulse.stream.accents import Accent, AlterData
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.steps import Alteration, Steps
+from pulse.stream.accents.accents import Accent, AlterData
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
 from tests.operators import contract
 from tests.strategies import EPOCH_US, relations
 

@@ -16,12 +16,12 @@ from pulse.language import parse
 from pulse.plan.accented import accented
 from pulse.plan.restated import restated
 from pulse.plan.signatures import Sliding
-from pulse.stream.affine import Affine
-from pulse.stream.description import Domain
-from pulse.stream.log import AccentLog
-from pulse.stream.policy import Policy
-from pulse.stream.steps import Steps
-from pulse.stream.values import DEFINED, ValueSet
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import Domain
+from pulse.stream.descriptions.value_sets import DEFINED, ValueSet
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Steps
 
 SCHEMA = StreamSchema.of(
     key={"symbol": "string"},

@@ -19,10 +19,10 @@ from pulse.core.columns import Columns
 from pulse.operators.lineage import Lineage
 from pulse.operators.relation import Relation
 from pulse.runtime.predictive_registry import REGISTRY
-from pulse.stream.accents import Accent, AddAttribute, AlterData, DropAttribute
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description, Domain
-from pulse.stream.values import ValueSet
+from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAttribute
+from pulse.stream.descriptions.description import Description, Domain
+from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.units.affine import Affine
 from pulse.validation.allotment import Allotment
 from pulse.validation.validator import ValidatorState
 from tests.strategies import relations

@@ -15,7 +15,7 @@ import pulse
 from pulse.core.time import format_instant
 from pulse.runtime.accents import EvolutionError, QueryAbortedError
 from pulse.runtime.job import prepare
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
 from tests.runtime.asking import MACD, SECOND, START, local, rows_of, ticks
 
 SPLIT = START + 61 * SECOND + SECOND // 2  # between two ticks

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import pulse
 from pulse.core.time import format_instant
 from pulse.language import LanguageError
-from pulse.stream.accents import Accent
-from pulse.stream.algebra import Intersect as Rows
-from pulse.stream.plan_of_rows import Node, Source, run
+from pulse.stream.accents.accents import Accent
+from tests.oracles.algebra import Intersect as Rows
+from tests.oracles.plan_of_rows import Node, Source, run
 from tests.runtime.asking import SECOND, START, local, rows_of, table
 
 QUERY = "select symbol, price from S intersect select symbol, price from R"

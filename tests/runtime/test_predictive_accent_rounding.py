@@ -15,7 +15,7 @@ from pulse.runtime.predictive_forms import ACCENTS
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_rounding import rounded
 from pulse.runtime.predictor import Predictor
-from pulse.stream.affine import Affine
+from pulse.stream.units.affine import Affine
 from tests.runtime.accented_jobs import PLAIN, SECOND, Run, marked, predictors_of
 from tests.test_query_accent_rounding import MAPS, in_force
 

@@ -17,7 +17,7 @@ from pulse.runtime.predictive_job import JobError
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
-from pulse.stream.policy import Policy
+from pulse.stream.accents.policy import Policy
 from tests.runtime.accented_jobs import (
     ACCENT,
     PLAIN,

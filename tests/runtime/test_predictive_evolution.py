@@ -22,7 +22,7 @@ from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
 from pulse.runtime.sources import predictor_of
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.log import AccentLog
 from tests.runtime.accented_jobs import (
     PLAIN,
     Run,

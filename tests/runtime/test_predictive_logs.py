@@ -10,7 +10,7 @@ import pytest
 
 from pulse.runtime.predictive_logs import Logs, Spool
 from pulse.runtime.sources import predictor_of
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
 from tests.runtime.accented_jobs import LINE, files, the_job, ticks
 
 SPLITS = "symbol,t,ratio\ns1,1970-01-01T00:01:00,4:1\n"

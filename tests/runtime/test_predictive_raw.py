@@ -17,8 +17,8 @@ from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import numbered
 from pulse.runtime.sources import predictor_of
-from pulse.stream.accents import Accent
-from pulse.stream.units import Units
+from pulse.stream.accents.accents import Accent
+from pulse.stream.units.unit_map import Units
 from tests.runtime.accented_jobs import Run, at, close, cut, marked
 from tests.runtime.asking import local
 from tests.runtime.jobs import final, job_on, of_files

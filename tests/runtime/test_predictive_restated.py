@@ -16,9 +16,9 @@ from pulse.operators.relation import Relation
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_restated import restated_changes
 from pulse.runtime.standing import Standing
-from pulse.stream.affine import Affine
-from pulse.stream.description import Description
-from pulse.stream.steps import Alteration, Steps
+from pulse.stream.descriptions.description import Description
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.step_maps import Alteration, Steps
 
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "linear", "size": "linear"})
 STANDING = Standing(

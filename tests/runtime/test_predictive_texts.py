@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.runtime.predictive_texts import of_line, of_row
-from pulse.stream.accents import AccentError
-from pulse.stream.log import AccentLog
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.accents.log import AccentLog
 
 INSTANTS = [
     "2013-10-08",

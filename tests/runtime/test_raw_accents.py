@@ -12,8 +12,8 @@ import pytest
 import pulse
 from pulse.core.time import format_instant
 from pulse.runtime.accents import QueryAbortedError
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
 from tests.runtime.asking import SECOND, START, local, rows_of, table
 
 COUNT = 12

@@ -21,8 +21,8 @@ from pulse.store.compact import compact
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
 from pulse.store.tuple_units import TupleUnits
-from pulse.stream.accent_fit import UnsupportedAccentError
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
 from tests.runtime.revising import START, fitted, rows, stream, wrong
 
 if TYPE_CHECKING:

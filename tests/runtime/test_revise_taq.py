@@ -20,7 +20,7 @@ from pulse.datasets.taq_codes import RECORD, WITHDRAWN
 from pulse.datasets.taq_monthly import TaqMonthly
 from pulse.store.history import TupleHistory
 from pulse.store.model import Model
-from pulse.stream.accent_fit import UnsupportedAccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
 from tests.runtime.revising import wrong
 
 LOCAL = pulse.Session(engine="local")

@@ -20,7 +20,7 @@ from pulse.operators.tuple_difference import tuple_difference
 from pulse.plan.nodes import PlanError
 from pulse.runtime.accents import QueryAbortedError
 from pulse.store.model import Model
-from pulse.stream.accents import AccentError
+from pulse.stream.accents.accents import AccentError
 from tests.runtime.asking import MACD, SECOND, START, local, ticks
 from tests.runtime.test_accents import LINE, SPLIT, WINDOWS, split
 

@@ -9,7 +9,7 @@ import pytest
 
 import pulse
 from pulse.core.time import format_instant
-from pulse.stream.accent_fit import UnsupportedAccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

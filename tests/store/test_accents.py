@@ -11,7 +11,7 @@ import pytest
 from pulse.core.time import format_instant
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
-from pulse.stream.accents import Accent, AccentError
+from pulse.stream.accents.accents import Accent, AccentError
 from tests.runtime.asking import SECOND, START, local, ticks
 
 SPLIT = START + 30 * SECOND

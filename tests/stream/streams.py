@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pulse.stream.accents import (
+from pulse.stream.accents.accents import (
     Accent,
     AccentError,
     AddAttribute,
@@ -17,10 +17,10 @@ from pulse.stream.accents import (
     Primitive,
     Row,
 )
-from pulse.stream.affine import Affine
-from pulse.stream.description import TRUE, Description
-from pulse.stream.validity import Existence
-from pulse.stream.values import ValueSet
+from pulse.stream.accents.validity import Existence
+from pulse.stream.descriptions.description import TRUE, Description
+from pulse.stream.descriptions.value_sets import ValueSet
+from pulse.stream.units.affine import Affine
 
 # Few maps, some of them inverse to each other, one the composition of two: so that they meet, annihilate and compose.
 MAPS = [Affine(2), Affine("1/2"), Affine(1, 1), Affine(2, 1)]

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pulse.stream.description import FALSE, TRUE, Description
-from pulse.stream.values import UNDEFINED, ValueSet
+from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.descriptions.value_sets import UNDEFINED, ValueSet
 
 # Comparisons are with the whole numbers; rows also lie between and outside of them, so that open ends matter.
 CONSTANTS: dict[str, list[Any]] = {"n": [0, 1, 2], "m": [0, 1], "a": ["FOO", "BAR"], "b": [True, False]}

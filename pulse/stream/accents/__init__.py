@@ -1,0 +1,1 @@
+"""Accents and punctuation: elements, text form, logs, validity."""

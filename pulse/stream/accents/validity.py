@@ -1,0 +1,165 @@
+"""Which accented streams are valid (semantics 8.1, paper §3): accents fit what stands before them, rows fit the accents.
+
+For each attribute it is known for which rows it exists: everywhere for those of the stream's first schema, nowhere for others;
+adding and dropping change that for the rows of their description. What holds of rows in present units is carried through every
+alter data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pulse.stream.accents.accents import (
+    Accent,
+    AccentError,
+    AddAttribute,
+    AlterData,
+    Control,
+    DropAttribute,
+    Punctuation,
+    Row,
+)
+from pulse.stream.descriptions.description import FALSE, NO_PROMISES, TRUE, Description, Domain
+from pulse.stream.descriptions.value_sets import DEFINED, UNDEFINED, scalar
+
+
+@dataclass(frozen=True)
+class Existence:
+    """For which rows which attributes exist, in the units of the stream's present end; immutable and picklable.
+
+    >>> here = Existence.of(["s", "t"])
+    >>> here = here.after(Accent.parse("[[s = 2, add(p)]]"))
+    >>> here.after(Accent.parse("[[true, add(p)]]"))
+    Traceback (most recent call last):
+    pulse.stream.accents.accents.AccentError: [[true, add(p)]]: 'p' already exists where s = 2; drop it there first
+    """
+
+    where: Mapping[str, Description] = field(default_factory=dict)
+    domain: Domain = NO_PROMISES
+    closed: Description = FALSE  # of which rows punctuation said that none comes any more
+    strict: bool = True  # descriptions may speak of what exists only; what operators held may outlive it, and then says nothing
+
+    @classmethod
+    def of(cls, attributes: Iterable[str], domain: Domain | None = None, *, strict: bool = True) -> Existence:
+        """At the beginning of a stream with these attributes."""
+        return cls(dict.fromkeys(attributes, TRUE), domain or NO_PROMISES, strict=strict)
+
+    def __getitem__(self, attribute: str) -> Description:
+        return self.where.get(attribute, FALSE)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Those that exist for some row."""
+        return tuple(name for name in sorted(self.where) if not self.where[name].is_empty)
+
+    def check(self, element: Control | Row) -> None:
+        """An :class:`AccentError` where the element does not fit: it names the element, what was expected and what came."""
+        if isinstance(element, Accent):
+            self._check_description(element.description, str(element))
+            self._check_primitive(element)
+        elif isinstance(element, Punctuation):
+            self._check_description(element.description, str(element))
+        else:
+            self._check_row(element)
+
+    def after(self, element: Control) -> Existence:
+        """What exists after an element, which is checked."""
+        self.check(element)
+        if isinstance(element, Punctuation):
+            return replace(self, closed=self.closed | element.description)
+        primitive, where = element.primitive, dict(self.where)
+        if isinstance(primitive, AlterData):
+            where = {name: element.carried(described) for name, described in where.items()}
+            return replace(
+                self,
+                where=where,
+                domain=self.domain.altered(primitive.attribute),
+                closed=element.carried(self.closed),
+            )
+        here = self[primitive.attribute]
+        added = isinstance(primitive, AddAttribute)
+        where[primitive.attribute] = here | element.description if added else here - element.description
+        return replace(self, where=where)
+
+    def _check_description(self, description: Description, name: str) -> None:
+        """Rows are compared on attributes that exist for them; where one does not, what is said holds of its absence as well."""
+        for attribute in sorted(description.attributes) if self.strict else ():
+            absent = self._coming(description - self[attribute])
+            compared = (absent & Description.where(**{attribute: DEFINED})).without(attribute)
+            missing = compared - (absent & Description.where(**{attribute: UNDEFINED})).without(attribute)
+            if not missing.is_empty:
+                raise AccentError(
+                    f"{name}: the description speaks of '{attribute}', {self._known(attribute)}{_where(missing, self)}"
+                )
+
+    def _coming(self, description: Description) -> Description:
+        """The rows of a description that may come: of the domain, and not closed by punctuation. Of others nothing is asked."""
+        return (description & self.domain.description) - self.closed
+
+    def _check_primitive(self, accent: Accent) -> None:
+        primitive, name = accent.primitive, accent.attribute
+        here = self[name]
+        if isinstance(primitive, AddAttribute):
+            both = self._coming(here & accent.description)
+            if not both.is_empty:
+                raise AccentError(
+                    f"{accent}: '{name}' already exists{_where(both, self)}; drop it there first"
+                )
+            return
+        missing = self._coming(accent.description - here)
+        if not missing.is_empty:
+            raise AccentError(
+                f"{accent}: expected an attribute that exists, got '{name}', {self._known(name)}{_where(missing, self)}"
+            )
+        if isinstance(primitive, DropAttribute) and not self.domain[name].null:
+            raise AccentError(
+                f"{accent}: '{name}' is declared never to be undefined, so it cannot be dropped"
+            )
+
+    def _check_row(self, row: Row) -> None:
+        for name, value in row.items():
+            if scalar(value) is not None and not self[name].matches(row):
+                raise AccentError(f"row {dict(row)}: '{name}' has a value, but does not exist for this row")
+        if self.closed.matches(row):
+            raise AccentError(
+                f"row {dict(row)}: a punctuation before it said that no such row comes any more"
+            )
+        if not self.domain.description.matches(row):
+            raise AccentError(
+                f"row {dict(row)}: expected one of the declared domain, {self.domain.description}"
+            )
+
+    def _known(self, attribute: str) -> str:
+        if self[attribute].is_empty:
+            return f"which is none of the stream's ({', '.join(self.attributes)}); it is missing"
+        return "which does not exist"
+
+
+def check_stream(
+    elements: Iterable[Control | Row],
+    attributes: Collection[str],
+    domain: Domain | None = None,
+    *,
+    strict: bool = True,
+) -> Existence:
+    """What exists at the end of a stream; an :class:`AccentError` at its first element that does not fit.
+
+    Not ``strict`` is for what operators give: an accent that was held may speak of an attribute that is gone when it is passed.
+
+    >>> stream = [Accent.parse("[[s = 2, add(p)]]"), {"s": 2, "p": 7}, Accent.parse("[[s = 2, drop(p)]]")]
+    >>> check_stream(stream, ["s", "t"]).attributes
+    ('s', 't')
+    """
+    here = Existence.of(attributes, domain, strict=strict)
+    for element in elements:
+        if isinstance(element, (Accent, Punctuation)):
+            here = here.after(element)
+        else:
+            here.check(element)
+    return here
+
+
+def _where(rows: Description, existence: Existence) -> str:
+    shown = rows.simplified(existence.domain)
+    return "" if shown.is_true else f" where {shown}"

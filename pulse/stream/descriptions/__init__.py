@@ -1,0 +1,1 @@
+"""Descriptions: exact sets of stream elements as unions of boxes."""

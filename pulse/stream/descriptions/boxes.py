@@ -1,0 +1,163 @@
+"""Boxes: conjunctions of constraints, an attribute each; the terms of a description (semantics 8.1).
+
+A box is a tuple of ``(attribute, set of values)`` in the order of names, without attributes that may be anything. The empty tuple
+is *true*. No constraint is empty: what would be *false* is no box at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from pulse.stream.descriptions.value_sets import EVERYTHING, DescriptionError, ValueSet
+
+Box: TypeAlias = tuple[tuple[str, ValueSet], ...]
+TRUE: Box = ()
+
+
+def box_of(constraints: Mapping[str, ValueSet]) -> Box | None:
+    """The box of these constraints; None where one of them is empty."""
+    if any(values.is_empty for values in constraints.values()):
+        return None
+    return tuple((name, constraints[name]) for name in sorted(constraints) if not constraints[name].is_all)
+
+
+def meet(one: Box, other: Box) -> Box | None:
+    """What lies in both boxes, or None."""
+    if not one or not other:
+        return one or other
+    found = dict(one)
+    for name, values in other:
+        mine = found.get(name)
+        if mine is not None:
+            values = _named(name, mine, values)
+            if values.is_empty:
+                return None
+        found[name] = values
+    return tuple(sorted(found.items(), key=_name))
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Whether some row lies in both boxes."""
+    mine = dict(one)
+    return all(name not in mine or _meets(name, mine[name], values) for name, values in other)
+
+
+def subtract(one: Box, other: Box) -> list[Box]:
+    """Disjoint boxes of what lies in the one and not in the other.
+
+    An attribute at a time: first what the other does not allow of it, then on with what it does.
+    """
+    if not overlap(one, other):
+        return [one]
+    pieces = []
+    inside = dict(one)
+    for name, values in other:
+        mine = inside.get(name, EVERYTHING)
+        outside = mine.minus(values)
+        if not outside.is_empty:
+            pieces.append(tuple(sorted({**inside, name: outside}.items(), key=_name)))
+        inside[name] = mine.intersection(values)
+    return pieces
+
+
+def subtract_all(one: Box, others: Iterable[Box]) -> list[Box]:
+    """Disjoint boxes of what lies in the one and in none of the others."""
+    left = [one]
+    for other in others:
+        if not left:
+            break
+        left = [piece for box in left for piece in subtract(box, other)]
+    return left
+
+
+def disjoint(boxes: Iterable[Box]) -> list[Box]:
+    """Disjoint boxes of the same union."""
+    found: list[Box] = []
+    for box in boxes:
+        found += subtract_all(box, tuple(found))
+    return found
+
+
+def merged(boxes: Iterable[Box]) -> list[Box]:
+    """Fewer boxes of the same union: those that differ in one attribute only become one, as long as there are any.
+
+    Found by grouping on the other attributes, so linear in their number; disjoint boxes stay disjoint.
+    """
+    found = list(dict.fromkeys(boxes))
+    changed = True
+    while changed and len(found) > 1:
+        changed = False
+        for name in sorted({name for box in found for name, _ in box}):
+            groups: dict[Box, ValueSet] = {}
+            for box in found:
+                rest = tuple(pair for pair in box if pair[0] != name)
+                values = dict(box).get(name, EVERYTHING)
+                groups[rest] = groups[rest].union(values) if rest in groups else values
+            if len(groups) < len(found):
+                changed = True
+                found = [
+                    rest if values.is_all else tuple(sorted((*rest, (name, values)), key=_name))
+                    for rest, values in groups.items()
+                ]
+    return found
+
+
+def covered(box: Box, boxes: Iterable[Box]) -> bool:
+    """Whether every row of the box lies in one of the boxes."""
+    return not subtract_all(box, boxes)
+
+
+def prime(boxes: list[Box]) -> list[Box]:
+    """A short cover of the same union, for reading: each box as wide as it can be, none that the others make needless.
+
+    Boxes may overlap. Exponential at worst, so for few boxes.
+    """
+    wide = []
+    for box in boxes:
+        grown = box
+        for name, values in box:
+            others = [dict(other).get(name, EVERYTHING) for other in boxes]
+            for candidate in (EVERYTHING, *(values.union(other) for other in others)):
+                trial = _replaced(grown, name, dict(grown).get(name, EVERYTHING).union(candidate))
+                if covered(trial, boxes):
+                    grown = trial
+        wide.append(grown)
+    kept = sorted(dict.fromkeys(wide), key=sort_key)
+    # The longest first: they are the ones to spare the reader.
+    for box in sorted(kept, key=len, reverse=True):
+        spared = [other for other in kept if other != box]
+        if covered(box, spared):
+            kept = spared
+    return kept
+
+
+def sort_key(box: Box) -> tuple[Any, ...]:
+    """An order of boxes that does not depend on how they came about."""
+    return tuple(
+        (name, values.kind, values.cuts, sorted(map(str, values.members)), values.rest, values.null)
+        for name, values in box
+    )
+
+
+def _replaced(box: Box, name: str, values: ValueSet) -> Box:
+    rest = [pair for pair in box if pair[0] != name]
+    return tuple(rest if values.is_all else sorted((*rest, (name, values)), key=_name))
+
+
+def _name(pair: tuple[str, ValueSet]) -> str:
+    return pair[0]
+
+
+def _named(name: str, mine: ValueSet, values: ValueSet) -> ValueSet:
+    try:
+        return mine.intersection(values)
+    except DescriptionError as e:
+        raise DescriptionError(f"attribute '{name}': {e}") from None
+
+
+def _meets(name: str, mine: ValueSet, values: ValueSet) -> bool:
+    try:
+        return mine.overlaps(values)
+    except DescriptionError as e:
+        raise DescriptionError(f"attribute '{name}': {e}") from None

@@ -1,0 +1,1 @@
+"""How accents pass through operators: signatures, frames, state."""

@@ -1,0 +1,161 @@
+"""How the units of an operator's output follow those of its inputs: alter data, held and passed (semantics 8.2, 8.3).
+
+Each side keeps, per attribute, the *path* of units that its rows have been in since the output last moved, where it is longer
+than one; see :mod:`pulse.stream.propagation.receive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from pulse.stream.accents.accents import Accent, AlterData, Primitive
+from pulse.stream.descriptions.description import FALSE, TRUE, Description
+from pulse.stream.propagation.frame import NO_NAMES
+from pulse.stream.propagation.state import (
+    Path,
+    Side,
+    State,
+    Step,
+    aborted,
+    any_of,
+    closed_output,
+    freed,
+    left_of,
+    passing,
+    unsayable,
+    with_cells,
+    with_side,
+)
+from pulse.stream.units.affine import IDENTITY, Affine
+
+Moves: TypeAlias = list[tuple[Description, Primitive]]
+
+
+def alter(
+    state: State, side: int, accent: Accent, primitive: AlterData, first: Description
+) -> tuple[State, Step]:
+    """Alter data comes on a side; ``first`` is its description in first units."""
+    name, own, signature = primitive.attribute, state.sides[side], state.signature
+    absorbed = signature.is_absorbed(primitive)
+    if name not in signature.ignored and not absorbed and (reason := unsayable(state, accent)):
+        return aborted(state, accent, reason)
+    units = own.units.altered(name, primitive.alpha, first, weight=primitive.weight)
+    if name in signature.ignored:
+        return with_side(state, side, replace(own, units=units)), Step()
+    if absorbed or not _passes(state, name, own):
+        cells, reached = _walked(own, name, primitive.alpha, first)
+        held = left_of(cells, own.closed)  # of rows that will not come nothing need be held
+        state = with_side(state, side, replace(own, units=units, paths=with_cells(own.paths, name, held)))
+        if absorbed:
+            return state, Step()
+        waiting = tuple(range(len(state.sides))) if name in signature.merge else (side,)
+        passed: Moves = []
+        for total, where in reached.items():
+            state, moves = move(state, waiting, primitive, total, where)
+            passed += moves
+        return passing(state, accent.position, _grouped(passed))
+    state = with_side(state, side, replace(own, units=units))
+    part = accent.description if signature.sides == 1 else state.units.forward(first)
+    out = AlterData(name, primitive.alpha, weight=signature.weight(primitive))
+    state = replace(state, units=state.units.altered(name, primitive.alpha, first, weight=out.weight))
+    return passing(state, accent.position, [(part, out)])
+
+
+def _passes(state: State, name: str, side: Side) -> bool:
+    """Whether alterations of an attribute pass as they come: nobody is waited for, and what is said can be said in the output."""
+    signature = state.signature
+    plain = signature.window is None and signature.accumulator == NO_NAMES and name not in signature.merge
+    return plain and not any(other in signature.merge for other in side.units.cells)
+
+
+def _grouped(moves: Moves) -> Moves:
+    """Moves of one attribute that are the same for different rows, as one."""
+    found: dict[Primitive, Description] = {}
+    for where, primitive in moves:
+        found[primitive] = found.get(primitive, FALSE) | where
+    return [(where, primitive) for primitive, where in found.items()]
+
+
+def _walked(
+    side: Side, name: str, alpha: Affine, first: Description
+) -> tuple[dict[Path, Description], dict[Affine, Description]]:
+    """The paths of a side after ``alpha`` where ``first`` matches, and which units were newly reached where."""
+    cells: dict[Path, Description] = {}
+    reached: dict[Affine, Description] = {}
+    for path, where in _paths_of(side, name, first):
+        total = alpha.after(path[-1])
+        longer = path[: path.index(total) + 1] if total in path else (*path, total)
+        if len(longer) > 1:
+            cells[longer] = cells.get(longer, FALSE) | where
+            reached[total] = reached.get(total, FALSE) | where
+    for path, where in side.paths.get(name, {}).items():
+        if not (left := where - first).is_empty:
+            cells[path] = cells.get(path, FALSE) | left
+    return cells, reached
+
+
+def _paths_of(side: Side, name: str, first: Description) -> Iterator[tuple[Path, Description]]:
+    """The rows of a description by their path; a path of one unit where nothing is held."""
+    left = first
+    for path, where in side.paths.get(name, {}).items():
+        met = left & where
+        if not met.is_empty:
+            yield path, met
+            left = left - where
+    for map, where in side.units.cells.get(name, {}).items():
+        met = left & where
+        if not met.is_empty:
+            yield (map,), met
+            left = left - where
+    if not left.is_empty:
+        yield (IDENTITY,), left
+
+
+def move(
+    state: State, waiting: Collection[int], primitive: AlterData, total: Affine, where: Description
+) -> tuple[State, Moves]:
+    """The output moves to a unit where all have been in it; ``where`` says, in first units, where that may be new."""
+    name, frame = primitive.attribute, state.frame
+    asked = frame.some(where, state.domain)
+    lifted = frame.up(asked)
+    common = lifted
+    for i in waiting:
+        side = state.sides[i]
+        been = any_of(cell for path, cell in side.paths.get(name, {}).items() if total in path[1:])
+        common = common & (been | side.closed)
+    ready = asked & frame.every(common, state.domain)
+    closed = closed_output(state)
+    if not closed.is_empty:  # of output rows that will not come nothing is said for its own sake
+        ready = (ready - closed).stretched(ready | ~frame.domain(state.domain).description)
+    passed: Moves = []
+    for map, cell in [*state.units.cells.get(name, {}).items(), (IDENTITY, TRUE)]:
+        part = freed(state, name, ready & cell)
+        first = state.units.back(part)
+        ready = ready - cell
+        step = total.after(map.inverse())
+        if part.is_empty or step.is_identity:
+            continue
+        weight = state.signature.weight(primitive)
+        passed.append((part, AlterData(name, step, weight=weight)))
+        sides = tuple(
+            replace(side, paths=with_cells(side.paths, name, _cut(side, name, total, frame.up(first))))
+            if i in waiting else side
+            for i, side in enumerate(state.sides)
+        )  # fmt: skip
+        state = replace(state, sides=sides, units=state.units.altered(name, step, first, weight=weight))
+    return state, passed
+
+
+def _cut(side: Side, name: str, total: Affine, where: Description) -> dict[Path, Description]:
+    """The paths of a side once the output is in a unit they have been in: what was before it is forgotten."""
+    cells: dict[Path, Description] = {}
+    for path, cell in side.paths.get(name, {}).items():
+        if not (outside := cell - where).is_empty:
+            cells[path] = cells.get(path, FALSE) | outside
+        inside = cell & where
+        shorter = path[path.index(total) :] if total in path else (total, path[-1])
+        if len(shorter) > 1 and not inside.is_empty:
+            cells[shorter] = cells.get(shorter, FALSE) | inside
+    return cells

@@ -1,0 +1,162 @@
+"""Frames: what descriptions can say before an operator and after it (semantics 8.3, 8.4).
+
+An operator's output may lack attributes that its input has (accumulators), or have a window id for a time. A description of
+the input then stands for two of the output:
+
+* ``some``: what matches for some value of what is lost — where an attribute has been added at all;
+* ``every``: what matches for every value of it that the domain allows — where dropping or altering is complete.
+
+For a window: ``t > 10`` with windows of 5 touches window 2 (that of 10 itself) and all after it, and fills those from 3 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pulse.stream.descriptions.boxes import Box, box_of
+from pulse.stream.descriptions.description import NO_PROMISES, Description, Domain
+from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
+
+
+@dataclass(frozen=True)
+class Names:
+    """Finitely many attributes, or all but finitely many.
+
+    >>> "t" in Names.all_but("s"), "s" in Names.all_but("s")
+    (True, False)
+    """
+
+    names: frozenset[str]
+    but: bool = False
+
+    @classmethod
+    def of(cls, *names: str) -> Names:
+        """Just these."""
+        return cls(frozenset(names))
+
+    @classmethod
+    def all_but(cls, *names: str) -> Names:
+        """All others."""
+        return cls(frozenset(names), True)
+
+    def __contains__(self, name: str) -> bool:
+        return (name in self.names) != self.but
+
+    def among(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Which of these are in it, in order."""
+        return tuple(name for name in sorted(set(names)) if name in self)
+
+
+NO_NAMES, ALL_NAMES = Names.of(), Names.all_but()
+
+
+@dataclass(frozen=True)
+class Tumbling:
+    """Windows of one size: ``wid = floor((t - origin) / size)``, half open, so an instant on a boundary begins a window.
+
+    >>> days = Tumbling("t", "wid", Fraction(5))
+    >>> days.wid(10), days.wid(Fraction(99, 10))
+    (2, 1)
+    """
+
+    attribute: str
+    name: str
+    size: Fraction
+    origin: Fraction = Fraction(0)
+
+    def wid(self, value: Fraction | int) -> int:
+        """The window that a time lies in."""
+        return math.floor((value - self.origin) / self.size)
+
+    def start(self, wid: int) -> Fraction:
+        """Where a window begins."""
+        return self.origin + wid * self.size
+
+    def touched(self, times: ValueSet) -> ValueSet:
+        """The windows that a set of times reaches into, as intervals ``[first, last + 1)`` of ids."""
+        found = UNDEFINED if times.null else NOTHING
+        for low, high in times.intervals():
+            first = None if low is None else self.wid(low[0])
+            found = found.union(ValueSet.between(first, None if high is None else self._last(high) + 1))
+        return found
+
+    def times(self, wids: ValueSet) -> ValueSet:
+        """The times of a set of windows."""
+        found = UNDEFINED if wids.null else NOTHING
+        for low, high in wids.intervals():
+            first, end = (None if cut is None else self.start(_next_whole(cut)) for cut in (low, high))
+            found = found.union(ValueSet.between(first, end))
+        return found
+
+    def _last(self, cut: Cut) -> int:
+        at, after = cut
+        wid = self.wid(at)
+        return wid - 1 if after == 0 and self.start(wid) == at else wid
+
+
+def _next_whole(cut: Cut) -> int:
+    """The first whole number behind a cut."""
+    at, after = cut
+    return math.floor(at) + 1 if after else math.ceil(at)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What an operator's output can say: ``hidden`` attributes are lost, and a window's time is said by its id."""
+
+    hidden: Names = NO_NAMES
+    window: Tumbling | None = None
+
+    def some(self, description: Description, domain: Domain = NO_PROMISES) -> Description:
+        """The output rows that come from some row that matches, of those the domain allows of what is lost."""
+        description = description & self._lost(domain)
+        shown = description.without(*self.hidden.among(description.attributes))
+        if self.window is None or self.window.attribute not in shown.attributes:
+            return shown
+        return _replaced(shown, self.window.attribute, self.window.name, self.window.touched)
+
+    def every(self, description: Description, domain: Domain) -> Description:
+        """The output rows that come only from rows that match, of those the domain allows."""
+        if not self.hidden.among(description.attributes) and self.window is None:
+            return description
+        asked = self.some(description)
+        missing = (self.up(asked) & self._lost(domain)) - description
+        return asked - self.some(missing)
+
+    def up(self, description: Description) -> Description:
+        """The input rows of output rows that match."""
+        if self.window is None or self.window.name not in description.attributes:
+            return description
+        return _replaced(description, self.window.name, self.window.attribute, self.window.times)
+
+    def _lost(self, domain: Domain) -> Description:
+        """What is promised of what the output cannot say."""
+        names = self.hidden.among(name for name, _ in domain.promises)
+        return domain.only(names if self.window is None else (*names, self.window.attribute)).description
+
+    def domain(self, domain: Domain) -> Domain:
+        """What the output keeps of an input's promises."""
+        kept = {name: values for name, values in domain.promises if name not in self.hidden}
+        if self.window is not None:
+            kept.pop(self.window.attribute, None)
+            kept[self.window.name] = self.window.touched(domain[self.window.attribute])
+        return Domain.from_values(kept)
+
+
+def _replaced(
+    description: Description, old: str, new: str, translate: Callable[[ValueSet], ValueSet]
+) -> Description:
+    """Each box with its constraint on one attribute said of another, and met with what is said of that already."""
+    found: list[Box] = []
+    for box in description.boxes:
+        values = dict(box)
+        if old in values:
+            moved = translate(values.pop(old))
+            values[new] = moved.intersection(values[new]) if new in values else moved
+        replaced = box_of(values)
+        if replaced is not None:
+            found.append(replaced)
+    return Description.of(found)

@@ -1,0 +1,183 @@
+"""Operator signatures: which attributes an operator needs, merges and loses, and so how it meets accents (8.2, paper §6).
+
+===========  ====================  =================  ==========================================
+operator     foundation            merge              accumulators (all − those kept)
+===========  ====================  =================  ==========================================
+scan         key, time             —                  all that does not tell rows apart
+select       C                     —                  —
+project      —                     —                  all − C; primitives on those are left out
+union        —                     all                —
+intersect    —                     all                —
+join         J                     J                  —; other attributes belong to one side
+window       C                     —                  —; C is said by the window id
+aggregate    G                     —                  all − G; primitives on E are left out
+===========  ====================  =================  ==========================================
+
+The machine that follows them is :mod:`pulse.stream.propagation.receive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from pulse.stream.accents.accents import AlterData
+from pulse.stream.descriptions.description import Domain
+from pulse.stream.descriptions.value_sets import DescriptionError
+from pulse.stream.propagation.frame import ALL_NAMES, NO_NAMES, Frame, Names, Tumbling
+from pulse.stream.units.affine import exact
+
+Function = Literal["sum", "avg", "min", "max", "count"]
+_COUNT = "_count"
+FUNCTIONS: tuple[Function, ...] = ("sum", "avg", "min", "max", "count")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """(F, M, A), and what an operator adds to it.
+
+    * ``ignored``: primitives on these attributes are left out, whatever their description: the output has no such attribute;
+    * ``absorbed``: alter data on these is undone for good and never passed;
+    * ``exclusive``: an attribute that is not merged belongs to one side; adding it on another one aborts;
+    * ``function``: of an aggregate; decides how its results move under alter data.
+
+    >>> "x" in Signature.project("s", "t").accumulator
+    True
+    """
+
+    operator: str
+    foundation: Names = NO_NAMES
+    merge: Names = NO_NAMES
+    accumulator: Names = NO_NAMES
+    sides: int = 1
+    ignored: Names = NO_NAMES
+    absorbed: Names = NO_NAMES
+    exclusive: bool = False
+    window: Tumbling | None = None
+    function: Function | None = None
+
+    @classmethod
+    def scan(
+        cls,
+        *,
+        key: Iterable[str],
+        time: str,
+        modelled: Iterable[str],
+        unmodelled: Iterable[str],
+        needed: Iterable[str] = (),
+    ) -> Signature:
+        """What is read of a model: its rows are told by keys, time and unmodelled attributes, which were undone for good when it
+        was fitted; ``needed`` is what expressions of its models use besides."""
+        told = (*key, time, *unmodelled)
+        named = tuple(modelled)
+        return cls(
+            "scan",
+            foundation=Names.of(*key, time, *needed),
+            accumulator=Names.all_but(*told),
+            ignored=Names.all_but(*told, *named),
+            absorbed=Names.all_but(*named),
+        )
+
+    @classmethod
+    def select(cls, *attributes: str) -> Signature:
+        """A selection by a predicate on these attributes."""
+        return cls(f"select on {_listed(attributes)}", foundation=Names.of(*attributes))
+
+    @classmethod
+    def project(cls, *attributes: str) -> Signature:
+        """A projection; attributes may be named that are still to come."""
+        lost = Names.all_but(*attributes)
+        return cls(f"project to {_listed(attributes)}", accumulator=lost, ignored=lost)
+
+    @classmethod
+    def union(cls, sides: int = 2) -> Signature:
+        """A union of inputs."""
+        return cls("union", merge=ALL_NAMES, sides=sides)
+
+    @classmethod
+    def intersect(cls, sides: int = 2) -> Signature:
+        """An intersection of inputs."""
+        return cls("intersect", merge=ALL_NAMES, sides=sides)
+
+    @classmethod
+    def join(cls, *on: str, sides: int = 2) -> Signature:
+        """A join on attributes of these names; all others belong to one side."""
+        names = Names.of(*on)
+        return cls(f"join on {_listed(on)}", foundation=names, merge=names, sides=sides, exclusive=True)
+
+    @classmethod
+    def windowed(cls, attribute: str, wid: str, size: Any, origin: Any = 0) -> Signature:
+        """Tumbling windows on an attribute, said by ``wid``."""
+        width = exact(size, "size of a window")
+        if width <= 0:
+            raise DescriptionError(f"window on {attribute}: expected a size above zero, got {size!r}")
+        window = Tumbling(attribute, wid, width, Fraction(exact(origin, "origin of windows")))
+        names = Names.of(attribute)
+        return cls(f"window on {attribute}", foundation=names, absorbed=names, window=window)
+
+    @classmethod
+    def aggregate(cls, function: Function, by: Iterable[str], *, excluding: Iterable[str] = ()) -> Signature:
+        """An aggregate of all attributes but ``excluding``, grouped ``by`` attributes."""
+        if function not in FUNCTIONS:
+            raise DescriptionError(f"aggregate: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
+        group = tuple(by)
+        others = Names.all_but(*group)
+        return cls(
+            f"{function} by {_listed(group)}",
+            foundation=Names.of(*group),
+            accumulator=others,
+            ignored=Names.of(*excluding),
+            absorbed=others if function == "count" else NO_NAMES,  # how many there are has no units
+            function=function,
+        )
+
+    @property
+    def frame(self) -> Frame:
+        """What descriptions of the output can say."""
+        return Frame(self.accumulator, self.window)
+
+    def is_absorbed(self, primitive: AlterData) -> bool:
+        """Whether an alteration is undone for good: also extrema of weighted sums, whose order it may change."""
+        weighted = bool(primitive.weight) and self.function in ("min", "max")
+        return primitive.attribute in self.absorbed or weighted
+
+    def weight(self, primitive: AlterData) -> str:
+        """What counts the shift in the output: a sum of n values moves by n of it (sum' = a*sum + b*count)."""
+        own = self.counts(primitive.attribute) and not primitive.weight
+        return count_name(primitive.attribute) if own else primitive.weight
+
+    def counts(self, attribute: str) -> bool:
+        """Whether the output says of how many values of an attribute a sum is. Counts themselves are not counted."""
+        summed = self.function == "sum" and attribute in self.accumulator and attribute not in self.ignored
+        return summed and not attribute.endswith(_COUNT)
+
+    def attributes(self, *inputs: Iterable[str]) -> tuple[str, ...]:
+        """The attributes of the output at the beginning, of those of the inputs."""
+        found = {name for names in inputs for name in names if name not in self.ignored}
+        if self.window is not None:
+            found.add(self.window.name)
+        if self.function == "sum":
+            found |= {count_name(name) for name in found if self.counts(name)}
+        return tuple(sorted(found))
+
+    def common(self, *inputs: Domain) -> Domain:
+        """What is promised of input rows of all sides: of pairs in a join, else of each."""
+        found = inputs[0]
+        for other in inputs[1:]:
+            found = found.and_(other) if self.exclusive else found.or_(other)
+        return found
+
+    def domain(self, *inputs: Domain) -> Domain:
+        """What is promised of the output."""
+        return self.frame.domain(self.common(*inputs))
+
+
+def count_name(attribute: str) -> str:
+    """The attribute that holds how many values a sum is of."""
+    return attribute + _COUNT
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing"

@@ -1,0 +1,1 @@
+"""Unit maps: exact affine maps, composed and in force over time."""

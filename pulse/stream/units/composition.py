@@ -1,0 +1,52 @@
+"""Maps composed by what is in force, each composed once (semantics 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pulse.stream.descriptions.value_classes import LAST
+from pulse.stream.units.affine import IDENTITY, Affine
+
+
+class Chains:
+    """Composed maps by what is in force, each composed once."""
+
+    def __init__(self, maps: Iterable[Affine]) -> None:
+        known: dict[Affine, int] = {}
+        self._kind = [known.setdefault(one, len(known)) for one in maps]
+        self._distinct = list(known)
+        self._next: dict[tuple[int, int], int] = {}
+        self._states: dict[Affine, int] = {IDENTITY: 0}
+        self.maps = [IDENTITY]
+
+    def after(self, state: int, k: int) -> int:
+        """The state once alteration ``k`` is in force as well, after all others."""
+        key = state, self._kind[k]
+        found = self._next.get(key)
+        if found is None:
+            map = self._distinct[key[1]].after(self.maps[state])
+            found = self._next[key] = self._states.setdefault(map, len(self.maps))
+            if found == len(self.maps):
+                self.maps.append(map)
+        return found
+
+    def steps(self, events: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """Instants and the state from each on, of alterations in force over ``[start, stop)``."""
+        moves = [(start, k, True) for start, _, k in events]
+        moves += [(stop, k, False) for _, stop, k in events if stop < LAST]
+        active: list[int] = []
+        found: list[tuple[int, int]] = []
+        state = 0
+        for at, k, begins in sorted(moves, key=lambda move: (move[0], move[1])):
+            if begins and (not active or active[-1] < k):
+                active.append(k)
+                state = self.after(state, k)
+            else:
+                active = sorted({*active, k}) if begins else [one for one in active if one != k]
+                state = 0
+                for one in active:
+                    state = self.after(state, one)
+            if found and found[-1][0] == at:
+                found.pop()
+            found.append((at, state))
+        return found

@@ -1,0 +1,286 @@
+"""A log of alter data as step functions of time, for many rows at once (semantics 8.1, 8.8).
+
+An accent stands at an instant and speaks of the elements from there on that match its description. Descriptions compare keys,
+unmodelled attributes and the time. So the rows fall into **cells**, told apart by the values that some description compares
+with, and in each cell the composed map changes at few instants. Compiling costs per accent and cell, applying
+(:mod:`pulse.kernels.pieces.step_maps`) a look per row: nothing is evaluated per epoch.
+
+Times are whole microseconds: what holds *after* an instant begins a microsecond later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.kernels.pieces.step_maps import apply_steps, apply_steps_by_code
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.descriptions.description import Description
+from pulse.stream.descriptions.value_classes import FIRST, LAST, Classes, bounded, check_kind, first_whole
+from pulse.stream.descriptions.value_sets import EVERYTHING, ValueSet
+from pulse.stream.units.affine import Affine
+from pulse.stream.units.composition import Chains
+
+EXACT = -1.0
+"""In place of the size of a shift: values are scaled by a power of two, and nothing is rounded."""
+_GROWN = 1.0 + 2.0**-48
+_ONLY = np.zeros(1, np.int64)  # the cells, where nothing tells rows apart
+_LAST_SEEN = "_last_seen"  # what is remembered, and not pickled
+
+
+_Compiled = tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+"""The steps of cells: offsets and instants, scales and shifts, and how far these may be from the exact ones."""
+
+
+class Alteration(NamedTuple):
+    """From ``at`` on (microseconds), for rows that match: ``map``."""
+
+    at: int
+    description: Description
+    map: Affine
+
+
+class Located(NamedTuple):
+    """Rows by cell, and the steps of the cells: see :mod:`pulse.kernels.pieces.step_maps`.
+
+    ``maps`` are the scales and shifts as doubles, ``off`` how far these may be from the exact ones.
+    """
+
+    cell: IntArray
+    steps: tuple[IntArray, IntArray]
+    maps: tuple[FloatArray, FloatArray]
+    off: tuple[FloatArray, FloatArray]
+
+    @property
+    def shifts(self) -> FloatArray:
+        """The size of the shift of each step, which its rounding counts from; :data:`EXACT` where it rounds nothing."""
+        return _shifts(self.maps, self.off)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The composed maps of one attribute. ``columns`` are those that descriptions compare; ``time`` is the time's name.
+
+    >>> quarter = Alteration(10, Description.parse("symbol = 'AIG'"), Affine.parse("y / 4"))
+    >>> found = Steps.of([quarter], time="t").located({"symbol": pa.array(["AIG", "IBM"])}, 2)
+    >>> found.cell.tolist(), [part.tolist() for part in found.steps], found.maps[0].tolist()
+    ([2, 1], [[0, 0, 0, 1], [10]], [0.25])
+    """
+
+    alterations: tuple[Alteration, ...]
+    time: str
+    backward: bool = False
+    columns: tuple[str, ...] = field(init=False)
+    classes: tuple[Classes, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sets: dict[str, list[ValueSet]] = {}
+        for one in self.alterations:
+            for box in one.description.boxes:
+                for name, values in box:
+                    if name != self.time:
+                        sets.setdefault(name, []).append(values)
+        object.__setattr__(self, "columns", tuple(sorted(sets)))
+        object.__setattr__(self, "classes", tuple(Classes.of(sets[name]) for name in self.columns))
+
+    @classmethod
+    def of(cls, alterations: Iterable[Alteration], *, time: str) -> Steps:
+        """The steps of these alterations, by instant; of one instant in their order."""
+        some = (one for one in alterations if not one.map.is_identity and not one.description.is_empty)
+        return cls(tuple(sorted(some, key=lambda one: one.at)), time)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ever altered."""
+        return not self.alterations
+
+    def inverse(self) -> Steps:
+        """What undoes this."""
+        return Steps(self.alterations, self.time, not self.backward)
+
+    def located(self, columns: Mapping[str, Any], rows: int) -> Located:
+        """The cells of rows by their columns, and the steps of these cells."""
+        if len(self.columns) < 2:
+            return Located(self._codes(columns, rows), *self._all)
+        distinct, cell = np.unique(self._codes(columns, rows), return_inverse=True)
+        return Located(
+            cell.astype(np.int64), *self._compiled([self._events_of(int(one)) for one in distinct])
+        )
+
+    @cached_property
+    def largest_shift(self) -> float:
+        """No less than the shift of any of its maps; :data:`EXACT` where none rounds anything.
+
+        Where several columns tell rows apart, what may be in force together is told by descriptions alone. To the newest of some
+        alterations, ``a v + b``, those before it are added: undone they come after it, ``P(a v + b)`` shifts by ``a_P b + b_P``.
+        """
+        if all(one.map.is_exact for one in self.alterations):
+            return EXACT
+        if len(self.columns) < 2:
+            return float(_shifts(*self._all[1:]).max(initial=EXACT))
+        sizes: list[tuple[float, float]] = []
+        for k, one in enumerate(self.alterations):
+            a, b = map(abs, self._floats(one.map)[:2])
+            before = [sizes[j] for j in range(k) if self.alterations[j].description.overlaps(one.description)]
+            scale, shift = (
+                max([none, *parts]) for none, parts in zip((1.0, 0.0), _columns(before), strict=True)
+            )
+            # Undone, what was before scales the newest shift; applied, the newest scales what was before.
+            moved = scale * b + shift if self.backward else a * shift + b
+            sizes.append((scale * a * _GROWN, moved * _GROWN))
+        return max(shift for _, shift in sizes)
+
+    def applied(self, values: FloatArray, columns: Mapping[str, Any], at: IntArray) -> FloatArray:
+        """Values of rows with these columns under the maps in force at their times; where none changes the array itself.
+
+        >>> double = Alteration(10, Description.parse("symbol = 'A'"), Affine(2))
+        >>> Steps.of([double], time="t").applied(np.ones(2), {"symbol": pa.array(["A", "A"])}, np.array([9, 10])).tolist()
+        [1.0, 2.0]
+        """
+        if self.is_empty or not len(at):
+            return values
+        if not self.columns:
+            return apply_steps_by_code(values, (np.zeros(len(at), np.int32), at), _ONLY, *self._all[:2])
+        if len(self.columns) == 1:
+            name = self.columns[0]
+            check_kind(name, self.classes[0], columns[name].type)
+            if (coded := _codes_of(columns[name])) is not None:
+                indices, entries = coded
+                return apply_steps_by_code(values, (indices, at), self._cells(entries), *self._all[:2])
+        found = self.located(columns, len(at))
+        return apply_steps(values, found.cell, at, found.steps, found.maps)
+
+    def _cells(self, entries: pa.Array) -> IntArray:
+        """The cells of a dictionary's entries; batches of one file mostly have the same ones, one after the other."""
+        known = self.__dict__.get(_LAST_SEEN)
+        if known is None or not (known[0] is entries or known[0].equals(entries)):
+            known = self.__dict__[_LAST_SEEN] = entries, self.classes[0].codes(entries)
+        return known[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _LAST_SEEN}
+
+    def exactly(self, columns: Mapping[str, Any], at: IntArray) -> tuple[IntArray, list[Affine]]:
+        """Which of some exact maps is in force for each row at its time, in microseconds; the first changes nothing."""
+        codes = self._codes(columns, len(at))
+        chains, which = Chains(one.map for one in self.alterations), np.zeros(len(at), np.int64)
+        for code in np.unique(codes):
+            steps = chains.steps(self._events_of(int(code)))
+            rows = np.flatnonzero(codes == code)
+            step = np.searchsorted(np.array([when for when, _ in steps], np.int64), at[rows], "right")
+            which[rows] = np.array([0, *(state for _, state in steps)], np.int64)[step]
+        return which, [map.inverse() if self.backward else map for map in chains.maps]
+
+    def _codes(self, columns: Mapping[str, Any], rows: int) -> IntArray:
+        """A number per row for the classes of all columns together."""
+        code: IntArray | None = None
+        for name, kind in zip(self.columns, self.classes, strict=True):
+            check_kind(name, kind, columns[name].type)
+            own = kind.codes(columns[name])
+            code = own if code is None else code * len(kind) + own
+        return np.zeros(rows, np.int64) if code is None else code
+
+    @cached_property
+    def _events(self) -> list[tuple[list[IntArray], list[tuple[int, int]], int]]:
+        """For each box of each alteration: its classes by column, its ranges of time, and the number of the alteration."""
+        found = []
+        for k, one in enumerate(self.alterations):
+            for box in one.description.boxes:
+                values = dict(box)
+                when = _ranges(values.get(self.time, EVERYTHING), one.at)
+                every = zip(self.columns, self.classes, strict=True)
+                found.append(([kind.matching(values.get(name, EVERYTHING)) for name, kind in every], when, k))
+        return found
+
+    @cached_property
+    def _all(self) -> _Compiled:
+        """The steps of every cell, where one column or none tells them apart."""
+        cells: list[list[tuple[int, int, int]]] = [
+            [] for _ in range(len(self.classes[0]) if self.classes else 1)
+        ]
+        for matching, when, k in self._events:
+            for cell in matching[0] if matching else (0,):
+                cells[cell] += [(start, stop, k) for start, stop in when]
+        return self._compiled(cells)
+
+    @cached_property
+    def _sets(self) -> list[list[set[int]]]:
+        return [[set(one.tolist()) for one in matching] for matching, _, _ in self._events]
+
+    def _events_of(self, code: int) -> list[tuple[int, int, int]]:
+        """What happens in one cell."""
+        place: list[int] = []
+        for kind in reversed(self.classes):
+            code, part = divmod(code, len(kind))
+            place.insert(0, part)
+        return [
+            (start, stop, k)
+            for (_, when, k), own in zip(self._events, self._sets, strict=True)
+            if all(part in allowed for part, allowed in zip(place, own, strict=True))
+            for start, stop in when
+        ]
+
+    def _compiled(self, cells: Sequence[list[tuple[int, int, int]]]) -> _Compiled:
+        offsets, instants, states = [0], list[int](), list[int]()
+        chains = Chains(one.map for one in self.alterations)
+        for events in cells:
+            for at, state in chains.steps(events):
+                instants.append(at)
+                states.append(state)
+            offsets.append(len(instants))
+        maps = np.array([self._floats(one) for one in chains.maps])
+        a, b, a_off, b_off = np.ascontiguousarray(maps[states].T) if states else np.empty((4, 0))
+        return (np.array(offsets, np.int64), np.array(instants, np.int64)), (a, b), (a_off, b_off)
+
+    def _floats(self, map: Affine) -> tuple[float, float, float, float]:
+        """Scale and shift as doubles, and how far these are from the exact ones."""
+        map = map.inverse() if self.backward else map
+        try:
+            a, b = map.floats
+        except OverflowError:
+            a, b = math.inf, math.inf
+        if not (0.0 < a < math.inf and math.isfinite(b)):
+            raise AccentError(
+                f"alter data: the composed maps scale by more than a number can hold ({len(self.alterations)} accents)"
+            )
+        return a, b, *map.float_errors
+
+
+def _shifts(maps: tuple[FloatArray, FloatArray], off: tuple[FloatArray, FloatArray]) -> FloatArray:
+    exact = (np.frexp(maps[0])[0] == 0.5) & (maps[1] == 0.0) & (off[0] == 0.0) & (off[1] == 0.0)
+    return np.where(exact, EXACT, np.abs(maps[1]) + off[1])
+
+
+def _columns(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _codes_of(column: Any) -> tuple[npt.NDArray[np.int32], pa.Array] | None:
+    """The codes of a column that is a dictionary, and its entries; None where it is none, or rows have no entry."""
+    if not pa.types.is_dictionary(column.type) or column.null_count or not len(column):
+        return None
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # of several dictionaries
+            return None
+    indices = column.indices.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(indices, np.int32), column.dictionary
+
+
+def _ranges(times: ValueSet, since: int) -> list[tuple[int, int]]:
+    """A set of times, from ``since`` on, as ranges ``[start, stop)`` of microseconds."""
+    found = []
+    for low, high in times.intervals():
+        start = max(since, FIRST if low is None else bounded(first_whole(low)))
+        stop = LAST if high is None else bounded(first_whole(high))
+        if start < stop:
+            found.append((start, stop))
+    return found

@@ -1,0 +1,155 @@
+"""Units: how the values of a stream's present end come from those of its beginning; alter data, accumulated (semantics 8.1).
+
+Every alter data of a stream together is one map of rows, from *first* units to *present* ones::
+
+    attribute -> cells (map, description in first units), disjoint; outside of the cells nothing changes
+
+All attributes move at once: which cell a row lies in is decided in first units. The map is one to one, so it has an inverse of
+the same form, and descriptions are carried through it in both directions, exactly. Accents that an operator holds are kept in
+first units: then later alterations do not touch them, and what the paper leaves open (§6.1, §8: what accents in state mean after
+alter data) has one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from pulse.stream.accents.accents import Accent, AccentError, AlterData, Row
+from pulse.stream.descriptions.boxes import Box, meet, subtract_all
+from pulse.stream.descriptions.description import FALSE, Description, Domain
+from pulse.stream.units.affine import IDENTITY, Affine
+
+Cells: TypeAlias = Mapping[Affine, Description]
+
+
+@dataclass(frozen=True)
+class Units:
+    """A map of rows, piecewise affine in each attribute.
+
+    >>> here = Units().then(Accent.parse("[[s = 2, alter(t, (y - 32) * 5/9)]]"))
+    >>> here.forward_row({"s": 2, "t": 77}), here.back_row({"s": 2, "t": 25})
+    ({'s': 2, 't': 25}, {'s': 2, 't': 77})
+    >>> str(here.back(Description.parse("s = 2 and t < 100")))
+    's = 2 and t < 212'
+    """
+
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+    def then(self, accent: Accent) -> Units:
+        """After one more accent, whose description is in present units; adding and dropping change no units."""
+        primitive = accent.primitive
+        if not isinstance(primitive, AlterData):
+            return self
+        return self.altered(
+            primitive.attribute, primitive.alpha, self.back(accent.description), weight=primitive.weight
+        )
+
+    def altered(self, attribute: str, alpha: Affine, first: Description, *, weight: str = "") -> Units:
+        """After ``alpha`` on an attribute of the rows that a description in first units matches."""
+        if self.weights.get(attribute, weight) != weight:
+            raise AccentError(
+                f"alter({attribute}): expected the weight {self.weights[attribute]!r} that was before, got {weight!r}"
+            )
+        found: dict[Affine, Description] = {}
+        left = first
+        for map, where in self.cells.get(attribute, {}).items():
+            inside = where & first
+            if inside.is_empty:
+                found[map] = found.get(map, FALSE) | where
+                continue
+            left = left - where
+            _join(found, map, where - first)
+            _join(found, alpha.after(map), inside)
+        _join(found, alpha, left)
+        found.pop(IDENTITY, None)
+        cells = {name: own for name, own in self.cells.items() if name != attribute}
+        cells |= {attribute: found} if found else {}
+        weights = {**self.weights, attribute: weight} if weight else self.weights
+        return Units(cells, weights)
+
+    def map_at(self, attribute: str, first_row: Row) -> Affine:
+        """The map of an attribute for a row in first units."""
+        cells = self.cells.get(attribute, {}).items()
+        return next((map for map, where in cells if where.matches(first_row)), IDENTITY)
+
+    def forward_row(self, row: Row) -> dict[str, Any]:
+        """A row in first units, in present ones."""
+        now = dict(row)
+        for attribute in self.cells:
+            map = self.map_at(attribute, row)
+            weight = self.weights.get(attribute, "")
+            now[attribute] = AlterData(attribute, map, weight=weight).forward(row).get(attribute)
+            if now[attribute] is None:
+                del now[attribute]
+        return now
+
+    def back_row(self, row: Row) -> dict[str, Any]:
+        """A row in present units, in first ones."""
+        return self.inverse.forward_row(row)
+
+    def forward(self, first: Description) -> Description:
+        """What a description in first units says in present ones."""
+        if not first.attributes & self.cells.keys():
+            return first
+        moved = [piece for box in first.boxes for piece in self._images(box)]
+        return Description.of(moved).simplified()
+
+    def back(self, present: Description) -> Description:
+        """What a description in present units says in first ones."""
+        return self.inverse.forward(present) if present.attributes & self.cells.keys() else present
+
+    @cached_property
+    def inverse(self) -> Units:
+        """From present to first units."""
+        cells = {
+            name: {map.inverse(): self.forward(where) for map, where in own.items()}
+            for name, own in self.cells.items()
+        }
+        return Units(cells, self.weights)
+
+    def equivalent(self, other: Units, domain: Domain | None = None) -> bool:
+        """Whether both move every row (of the domain, in first units) alike."""
+        if any(
+            self.weights.get(n, "") != other.weights.get(n, "")
+            for n in self.cells.keys() & other.cells.keys()
+        ):
+            return False
+        return all(
+            mine.get(map, FALSE).equivalent(theirs.get(map, FALSE), domain)
+            for name in self.cells.keys() | other.cells.keys()
+            for mine, theirs in [(self.cells.get(name, {}), other.cells.get(name, {}))]
+            for map in mine.keys() | theirs.keys()
+        )
+
+    def _images(self, box: Box) -> Iterator[Box]:
+        """Disjoint boxes of where the rows of a box go.
+
+        The box is cut until each piece lies in one cell of every attribute that it speaks of; cutting may bring in further
+        attributes, but each is cut by once.
+        """
+        work: list[tuple[Box, dict[str, Affine]]] = [(box, {})]
+        while work:
+            piece, fixed = work.pop()
+            name = next((name for name, _ in piece if name in self.cells and name not in fixed), None)
+            if name is None:
+                yield tuple((n, values.image(fixed[n]) if n in fixed else values) for n, values in piece)
+                continue
+            if self.weights.get(name):
+                raise AccentError(
+                    f"a description speaks of '{name}', and how far that moves depends on '{self.weights[name]}'"
+                )
+            cells = self.cells[name]
+            for map, where in cells.items():
+                met = (meet(piece, other) for other in where.boxes)
+                work += [(part, {**fixed, name: map}) for part in met if part is not None]
+            outside = subtract_all(piece, (other for where in cells.values() for other in where.boxes))
+            work += [(part, {**fixed, name: IDENTITY}) for part in outside]
+
+
+def _join(cells: dict[Affine, Description], map: Affine, where: Description) -> None:
+    if not where.is_empty:
+        cells[map] = cells.get(map, FALSE) | where
