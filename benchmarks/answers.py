@@ -13,8 +13,8 @@ from pulse.benchmarks.workload import SECOND, Objects, Tuples
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.kernels.polynomial.arithmetic import evaluate
-from pulse.operators.relation import Relation
-from pulse.operators.samples import Samples
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 
 
 def row_at(relation: Relation, group: IntArray, t: IntArray) -> IntArray:

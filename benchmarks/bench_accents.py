@@ -36,9 +36,9 @@ from pulse.core import StreamSchema
 from pulse.core.columns import Columns
 from pulse.core.time import format_instant
 from pulse.datasets.generators import generate
-from pulse.operators.alter import Alter
-from pulse.operators.changelog import apply_changes
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.apply_changes import apply_changes
+from pulse.operators.units.apply_maps import Alter
 from pulse.runtime import accents as runtime_accents
 from pulse.runtime import local
 from pulse.runtime.accents import job_accents

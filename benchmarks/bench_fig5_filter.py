@@ -23,8 +23,8 @@ from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternat
 from pulse.benchmarks.validated import Validation
 from pulse.benchmarks.workload import Objects
 from pulse.core.expression import Column, Comparison, Constant
-from pulse.operators.filter import Filter
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.filter import Filter
 
 SECONDS = 100
 TUPLES = sizes(1_000_000, 2_000_000)  # below a million, fixed costs show

@@ -32,7 +32,7 @@ from pulse.benchmarks.workload import SECOND, Objects
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 
 SIZE, ADVANCE = 60 * SECOND, 2 * SECOND
 PRECISION = 0.01

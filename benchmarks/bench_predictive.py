@@ -34,8 +34,8 @@ from pulse.kernels.fit.truth_intervals import SAMPLES, STEP
 from pulse.kernels.validate.key_state import Layout, fresh
 from pulse.kernels.validate.validate import KIND, REPAIR, ROW, validate
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
 from pulse.validation.validator import Counts, Validator

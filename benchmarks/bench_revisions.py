@@ -33,9 +33,9 @@ from pulse.core.regions import Regions
 from pulse.datasets.generators import generate
 from pulse.datasets.revision_loads import Load, generate_load
 from pulse.language import parse
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
-from pulse.operators.sample import to_tuples
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
+from pulse.operators.output.sampling import to_tuples
 from pulse.plan.nodes import Node, scans
 from pulse.runtime.delta import Changed
 from pulse.runtime.evaluate import Evaluation

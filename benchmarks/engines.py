@@ -21,12 +21,12 @@ from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
-from pulse.operators.at_rest import begins, ending_after, ends
-from pulse.operators.fit import Fitter
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.grid import within
-from pulse.operators.relation import Relation
-from pulse.operators.sample import to_tuples
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ending_after, ends
+from pulse.operators.fit.fitter import Fitter
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.output.sampling import to_tuples
+from pulse.operators.relational.spatial_grid import within
 from pulse.plan.nodes import Node, scans
 from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation

@@ -29,8 +29,8 @@ from pulse.benchmarks.violations import DATA, RECORDED, TRADES
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.generators import frame
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.predictor import Predictor
 
 FILE = DATA / f"{RECORDED['trades']}.parquet"

@@ -16,10 +16,10 @@ from pulse.benchmarks.peers.numba_peer import Windows
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternating, exact, sizes
 from pulse.benchmarks.validated import Validation
 from pulse.benchmarks.workload import SECOND, Objects
-from pulse.operators.extremum import Extremum
-from pulse.operators.relation import Relation
-from pulse.operators.samples import Samples
-from pulse.operators.window_samples import extremum_samples
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.on_grid import extremum_samples
 
 ADVANCE = 2 * SECOND
 SEGMENTS, VALIDATED = f"{OURS}, segments", f"{OURS}, with validation"

@@ -14,8 +14,8 @@ from pulse.benchmarks.held import models
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core import SegmentBatch, StreamSchema
-from pulse.operators.relation import Relation
-from pulse.operators.sample import sample, to_tuples
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.query import Query
 from pulse.runtime.prediction import Prediction, Tuples
 from pulse.runtime.predictor import Predictor

@@ -22,9 +22,9 @@ from pulse.benchmarks.validated import Validation
 from pulse.benchmarks.workload import Objects
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Function
-from pulse.operators.filter import Filter
-from pulse.operators.pair_join import Nearness, PairJoin
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.proximity_join import Nearness, PairJoin
 
 WINDOW = 100_000  # microseconds: the paper's 0.1 s
 REACH = 100.0  # metres

@@ -19,8 +19,8 @@ from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
-from pulse.operators.grid import within
-from pulse.operators.sample import sample, to_tuples
+from pulse.operators.output.sampling import sample, to_tuples
+from pulse.operators.relational.spatial_grid import within
 from pulse.plan.query import Query
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor

@@ -15,9 +15,9 @@ from pulse.core.columns import Columns
 from pulse.core.keys import key_texts
 from pulse.core.regions import Regions
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.refit import Refitted, refit, without_drift
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.api import Refitted, refit, without_drift
 from pulse.runtime.delta import Changed, extents
 from pulse.runtime.revising import Revised, Reviser
 from pulse.stream.revisions import Revisions

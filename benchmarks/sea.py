@@ -31,8 +31,8 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.datasets.generators import frame
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.predictor import Predictor
 
 BOUND = 0.0005 * 200_000.0  # metres

@@ -16,7 +16,7 @@ from pulse.core.certainty import CERTAIN
 from pulse.kernels.fit.truth_intervals import SAMPLES
 from pulse.kernels.validate.key_state import Layout, fresh
 from pulse.kernels.validate.validate import BEGIN, END, KEY, validate
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 
 _RULES = np.array([[SAMPLES, 0, 0, 2], [SAMPLES, 0, 1, 3]])
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pulse.core import StreamSchema
 from pulse.datasets.generators import frame
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictor import Predictor
 

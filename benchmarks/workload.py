@@ -27,7 +27,7 @@ from pulse.benchmarks.recording import SEED
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.segment.coefficients import from_padded
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 
 SECOND = 1_000_000
 BEGIN = 1_136_073_600 * SECOND  # 2006-01-01, the month of the paper's own data

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulse.core.schema import StreamSchema
     from pulse.core.segment.batch import SegmentBatch
     from pulse.datasets.generators import generate
-    from pulse.operators.changelog import apply_changes
+    from pulse.operators.output.apply_changes import apply_changes
     from pulse.plan.explain import Explanation
     from pulse.runtime.accents import QueryAbortedError
     from pulse.runtime.answer import Answer
@@ -66,7 +66,7 @@ _HOMES = {
     "SessionError": "pulse.core.errors",
     "StreamSchema": "pulse.core.schema",
     "Sweep": "pulse.runtime.sweep",
-    "apply_changes": "pulse.operators.changelog",
+    "apply_changes": "pulse.operators.output.apply_changes",
     "generate": "pulse.datasets.generators",
 }
 

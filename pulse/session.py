@@ -153,7 +153,7 @@ class Session:
         ``accents``, a log (a file, its lines, or accents), and ``splits``, a table of stock splits, say where units and schema
         change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
-        from pulse.operators.fit_spec import FitSpec
+        from pulse.operators.fit.spec import FitSpec
         from pulse.runtime.fit_aside import check_policy, warn_of
         from pulse.runtime.fit_data import Engine
         from pulse.runtime.fit_history import parse_keep

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.core.bounds import Absolute, ErrorBound, RelativeWithFloor
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 
 Long = np.longdouble
 SECOND = Long(10) ** 6

@@ -249,8 +249,8 @@ def relations(
 
     from pulse.core.columns import Columns
     from pulse.core.schema import LINEAGE
-    from pulse.operators.lineage import Lineage
-    from pulse.operators.relation import Relation
+    from pulse.operators.data.lineage import Lineage
+    from pulse.operators.data.relation import Relation
 
     keys = sorted(draw(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=max_keys, unique=True)))
     offsets, ref, lo, hi, rows = [0], [], [], [], {"x": [], "y": []}

@@ -33,14 +33,14 @@ from pulse.core import (
 from pulse.core.segment.order import find_overlap
 from pulse.datasets.errors import DatasetError, UnknownFormatError
 from pulse.language import LanguageError
-from pulse.operators.fit_spec import FitSpec, FitSpecError
+from pulse.operators.fit.spec import FitSpec, FitSpecError
 from pulse.session import Session, SessionError
 from pulse.store.errors import ModelExistsError, StoreError, WriteError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests import certificates
 from tests.conftest import ROOT
-from tests.operators.fitting import tuples
+from tests.operators.fit.fitting import tuples
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5}
 local = Session(engine="local")

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.schema import Truth
-from pulse.operators.at_rest import begins, ends
-from pulse.operators.predict import PredictSpec
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ends
+from pulse.operators.fit.predictive_spec import PredictSpec
 
 
 class Tuples(NamedTuple):

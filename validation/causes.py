@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.core.schema import LINEAGE
-from pulse.operators.lineage import Lineage
+from pulse.operators.data.lineage import Lineage
 
 
 class LineageError(PulseError, ValueError):

@@ -32,10 +32,10 @@ from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.schema import Truth
 from pulse.kernels.validate import key_state
-from pulse.operators.at_rest import ENDLESS, listed, settled
-from pulse.operators.drops import NEVER, Drops
-from pulse.operators.relation import Relation
-from pulse.operators.tuples import encode_keys, times
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import encode_keys, times
+from pulse.operators.data.updates import ENDLESS, listed, settled
+from pulse.operators.units.key_ends import NEVER, Drops
 from pulse.validation.aside import placed, together
 from pulse.validation.validator import Counts, Pushed, Validator
 

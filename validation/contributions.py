@@ -17,9 +17,9 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.columns import Columns
 from pulse.kernels.polynomial.arithmetic import subtract
 from pulse.kernels.polynomial.extrema import bounds
-from pulse.operators.join import Join, equal_pairs
-from pulse.operators.regroup import about_own_start
-from pulse.operators.relation import Relation
+from pulse.operators.data.grouping import about_own_start
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.join import Join, equal_pairs
 from pulse.plan.nodes import Across
 from pulse.validation.matching import least, pick
 from pulse.validation.splits import Question, Split, allot

@@ -20,7 +20,7 @@ from pulse.core.elements import KIND_CODES
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
-from pulse.operators.tuples import changes
+from pulse.operators.data.tuple_columns import changes
 from pulse.stream.revisions import DELETION, INSERTION, NEW, OLD, STRANGE, kind_codes, not_recorded
 from pulse.validation.tuple_log import Chunk
 

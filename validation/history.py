@@ -28,11 +28,11 @@ from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.kernels.validate import key_state
-from pulse.operators.at_rest import ends, listed, settled
-from pulse.operators.drops import Drops
-from pulse.operators.predict import PredictSpec, candidates, numbers
-from pulse.operators.relation import Relation
-from pulse.operators.tuples import check_columns
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import check_columns
+from pulse.operators.data.updates import ends, listed, settled
+from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
+from pulse.operators.units.key_ends import Drops
 from pulse.validation.ceasing import ceased, push_over, resumed
 from pulse.validation.corrections import Elements
 from pulse.validation.replay import Replay, Revised

@@ -15,7 +15,7 @@ import numpy as np
 from pulse.core.arrays import FloatArray
 from pulse.core.expression import Comparison, Expression
 from pulse.kernels.polynomial.extrema import bounds
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.validation.margin_curves import distance_level
 from pulse.validation.matching import least
 from pulse.validation.needs import Needs

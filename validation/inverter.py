@@ -45,7 +45,7 @@ from pulse.core.bounds import Absolute, ErrorBound, Relative, RelativeWithFloor
 from pulse.core.errors import unknown_column
 from pulse.core.expression import TRUE, Column, Expression
 from pulse.kernels.polynomial.extrema import bounds as extrema
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Filter, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.plan.query import Query
 from pulse.plan.required_fit import required_fit

@@ -30,9 +30,9 @@ from pulse.kernels.polynomial.extrema import bounds, critical_points
 from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
 from pulse.kernels.polynomial.roots import Roots, real_roots
 from pulse.kernels.rounding import magnitudes
-from pulse.operators.evaluate import numbers_of
-from pulse.operators.relation import Relation
-from pulse.operators.solve import NOISE
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.on_segments import numbers_of
+from pulse.operators.expressions.solve import NOISE
 from pulse.validation.sensitivity import SPAN, Forward
 
 

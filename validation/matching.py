@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.keys import key_ranks
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 
 
 def positions(keys: Sequence[pa.Array], among: Sequence[pa.Array], n: int, m: int) -> IntArray:

@@ -17,7 +17,8 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
-from pulse.operators.join import (
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.join import (
     all_pairs,
     common_cells,
     equal_pairs,
@@ -26,8 +27,7 @@ from pulse.operators.join import (
     named,
     split_condition,
 )
-from pulse.operators.pair_join import position_boxes
-from pulse.operators.relation import Relation
+from pulse.operators.relational.proximity_join import position_boxes
 from pulse.plan.nodes import Filter, Join, Near, Node, Scan
 from pulse.validation.helping import Limits
 from pulse.validation.inferences import Tolerance, decision_shares

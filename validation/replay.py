@@ -13,11 +13,11 @@ from pulse.core.certainty import ABSENT
 from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.kernels.validate import key_state
-from pulse.operators.at_rest import begins, ends, listed, settled
-from pulse.operators.difference import difference
-from pulse.operators.drops import Drops
-from pulse.operators.grid import within_each
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ends, listed, settled
+from pulse.operators.output.diff import difference
+from pulse.operators.relational.spatial_grid import within_each
+from pulse.operators.units.key_ends import Drops
 from pulse.validation.absorption import InForce, Tuples, absorbed
 from pulse.validation.ceasing import ended_at, push_over, separated
 from pulse.validation.corrections import Elements, Pool

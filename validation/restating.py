@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.kernels.polynomial.arithmetic import taylor_shift
 from pulse.kernels.validate import key_state
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.validation.validator import Validator
 
 LOOSE = 1.0 + 1e-9

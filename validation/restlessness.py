@@ -13,7 +13,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray
 from pulse.core.expression import Column
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.validation.allotment import Allotment
 from pulse.validation.matching import mirrored, most, pick, positions

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.schema import StreamSchema
-from pulse.operators.predict import numbers
-from pulse.operators.tuples import needed_columns, times
+from pulse.operators.data.tuple_columns import needed_columns, times
+from pulse.operators.fit.predictive_spec import numbers
 from pulse.validation.aside import placed, together, whence_names
 from pulse.validation.corrections import PAIR, Elements, sorted_out
 

@@ -1,8 +1,8 @@
 """How errors of columns become errors of expressions on them (semantics 4.2).
 
-The rules of :mod:`pulse.operators.evaluate` and :mod:`pulse.operators.lifted` as functions of the columns' errors alone: the
-models are evaluated once, and what the rules need of them (the range of every part, and what approximations add) is kept. The
-way back, from a bound to shares of it, is :mod:`pulse.validation.shares`.
+The rules of :mod:`pulse.operators.expressions.on_segments` and :mod:`pulse.operators.expressions.lifting` as functions of the
+columns' errors alone: the models are evaluated once, and what the rules need of them (the range of every part, and what
+approximations add) is kept. The way back, from a bound to shares of it, is :mod:`pulse.validation.shares`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pulse.core.expression import (
     walk,
 )
 from pulse.kernels.polynomial.extrema import bounds
+from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError
-from pulse.operators.evaluate import Evaluation
-from pulse.operators.lifted import SHARE
-from pulse.operators.relation import Relation
+from pulse.operators.expressions.lifting import SHARE
+from pulse.operators.expressions.on_segments import Evaluation
 from pulse.validation.matching import least, most
 
 _ROW = "#row"

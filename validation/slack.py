@@ -32,8 +32,8 @@ from pulse.core.expression import (
     columns_of,
     walk,
 )
-from pulse.operators.relation import Relation
-from pulse.operators.solve import positive, solve
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.solve import positive, solve
 from pulse.validation.margin_curves import Candidates, Curve, Fixed, candidates, curve_of, difference
 from pulse.validation.matching import least
 from pulse.validation.sensitivity import Errors, Forward

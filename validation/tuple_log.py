@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
-from pulse.operators.tuples import KeyCodes, encode_keys, times
+from pulse.operators.data.tuple_columns import KeyCodes, encode_keys, times
 
 Key = tuple[object, ...]
 NEW = -1

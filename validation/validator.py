@@ -36,10 +36,10 @@ from pulse.kernels.validate import key_state
 from pulse.kernels.validate import validate as checks
 from pulse.kernels.validate.key_state import Layout
 from pulse.kernels.validate.validate import validate
-from pulse.operators.at_rest import ENDLESS
-from pulse.operators.predict import PredictSpec, candidates, numbers
-from pulse.operators.relation import Relation
-from pulse.operators.tuples import changes, check_columns, encode_keys, needed_columns, times
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import changes, check_columns, encode_keys, needed_columns, times
+from pulse.operators.data.updates import ENDLESS
+from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
 from pulse.validation.allotment import Allotment
 from pulse.validation.aside import placed, reasoned, together, whence_names
 from pulse.validation.needs import PACE

@@ -173,7 +173,7 @@ def compare_constant(values: Array, err: Array, constant: float, relation: str, 
 def compare_distance(squares: Array, err: Array, square: float, relation: str, codes: Bytes) -> Bytes:
     """Code of ``d R c`` for each sample, at most its own, from ``d**2``, ``c**2`` and the bound of the error of ``d``.
 
-    A distance is not below zero, so that the three sets are exact (see :mod:`pulse.operators.solve`); ``c >= 0``.
+    A distance is not below zero, so that the three sets are exact (see :mod:`pulse.operators.expressions.solve`); ``c >= 0``.
 
     >>> compare_distance(np.array([4.0, 4.0]), np.array([0.5, 2.0]), 9.0, "<", np.array([3, 3], np.uint8))
     array([3, 2], dtype=uint8)

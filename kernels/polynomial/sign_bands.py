@@ -1,7 +1,7 @@
 """In which band about zero a whole range of a model with an error bound lies: what decides a comparison without any roots.
 
 For ``D = left - right`` with ``|error of D| <= e`` there are four bands, and a comparison has one answer in each (semantics 3.9;
-the table of :mod:`pulse.operators.solve`)::
+the table of :mod:`pulse.operators.expressions.solve`)::
 
     BELOW      D < -e        no truth is zero or above
     UNDER      -e < D < 0    the model is below, some truth is not

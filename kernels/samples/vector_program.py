@@ -21,7 +21,7 @@ program's own; codes likewise: the columns', then its own::
                 is marked as not evaluated                             output ``to``
 
 Sums are by lanes within a tile, and Kahan's from tile to tile. Bounds and codes are those that
-:mod:`pulse.operators.pointwise_numbers` and :mod:`pulse.kernels.polynomial.certainty` give, bit by bit.
+:mod:`pulse.operators.expressions.on_samples` and :mod:`pulse.kernels.polynomial.certainty` give, bit by bit.
 """
 
 from __future__ import annotations

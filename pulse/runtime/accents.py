@@ -17,10 +17,10 @@ from pulse.core.certainty import ABSENT
 from pulse.core.errors import PulseError
 from pulse.core.schema import Truth
 from pulse.core.segment.order import Ranges, narrow
-from pulse.operators.alter import Alter, Cease
-from pulse.operators.relation import Relation
-from pulse.operators.samples import Samples
-from pulse.operators.undo import UndoneRounding
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.to_base_units import UndoneRounding
 from pulse.plan.accented import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.undoing import Undoing

@@ -18,8 +18,8 @@ from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Constant
 from pulse.core.segment.order import Ranges, narrow
 from pulse.kernels.pieces.range_lookup import locate
-from pulse.operators.model_clause import ModelClause
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.model_clause import ModelClause
 from pulse.plan.nodes import Filter, Node, Project, Scan, Window
 from pulse.plan.radius import NONE, Reach, need, reach
 from pulse.runtime.connection import ConnectionPoint

@@ -13,7 +13,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.columns import Columns
 from pulse.core.keys import key_ranks
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.store.model import Model
 from pulse.store.units import Unit, read_unit
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import LIKELY, POSSIBLE
-from pulse.operators.patch_closings import ExtremumClosings, IntegralClosings, PointClosings
-from pulse.operators.relation import Relation
-from pulse.operators.sample import as_points
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.sampling import as_points
+from pulse.operators.patch.on_grid import ExtremumClosings, IntegralClosings, PointClosings
 from pulse.plan.nodes import Node, Window
 from pulse.runtime.arcs import nothing, overlapping
 from pulse.runtime.delta import GRACE, Content, Delta, Stretches, changed_rows

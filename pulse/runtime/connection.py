@@ -23,7 +23,7 @@ from pulse.core.errors import PulseError
 from pulse.core.regions import EARLIEST, Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.delta import GRACE, Changed, Content, Delta, Stretches, extents, hull, keys_at, spelled
 from pulse.runtime.hulls import Hulls
 from pulse.runtime.rows import Rows

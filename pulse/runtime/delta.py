@@ -20,8 +20,8 @@ from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.kernels.pieces.diff import unlike_runs
 from pulse.kernels.pieces.range_lookup import merge_ranges
-from pulse.operators.difference import TOLERANCE
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import TOLERANCE
 
 GRACE = 2
 """Microseconds that are read around what is needed: ends of rows are real numbers, regions whole microseconds."""

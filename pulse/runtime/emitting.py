@@ -1,6 +1,6 @@
 """What is said of a delta: the rows of a changelog, and nothing where nothing changed.
 
-As :func:`pulse.operators.difference.difference` of all old and all new results would say it, but only the changed stretches are
+As :func:`pulse.operators.output.diff.difference` of all old and all new results would say it, but only the changed stretches are
 looked at, and each of them is compared on its own.
 """
 
@@ -15,8 +15,8 @@ import pyarrow as pa
 from pulse.core.certainty import LIKELY
 from pulse.core.columns import Columns
 from pulse.kernels.pieces.align import align
-from pulse.operators.difference import Changes, same_cells
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import Changes, same_cells
 from pulse.runtime.delta import Delta, by_ranges
 
 Restated = Callable[[Relation], Relation]

@@ -12,27 +12,27 @@ from dataclasses import replace
 
 from pulse.core.certainty import LIKELY
 from pulse.core.expression import TRUE, Constant
-from pulse.operators.decide import possible_rows
-from pulse.operators.envelope import Envelope
-from pulse.operators.extremum import Extremum
-from pulse.operators.filter import Filter as FilterOperator
-from pulse.operators.gather import Gather
-from pulse.operators.grid import PairHome
-from pulse.operators.integral import Integral
-from pulse.operators.join import Join as JoinOperator
-from pulse.operators.join import split_condition
-from pulse.operators.mirror import Mirror as MirrorOperator
-from pulse.operators.pair_join import APPROXIMATED, Nearness, PairJoin
-from pulse.operators.point_total import PointTotal
-from pulse.operators.point_window import PointWindow
-from pulse.operators.pointwise import filter_samples, join_samples, project_samples
-from pulse.operators.project import Project as ProjectOperator
-from pulse.operators.relation import Relation
-from pulse.operators.sample import as_points, sample
-from pulse.operators.samples import Samples
-from pulse.operators.total import Total
-from pulse.operators.union import Union as UnionOperator
-from pulse.operators.window_samples import extremum_samples, integrals_samples
+from pulse.operators.across.envelope import Envelope
+from pulse.operators.across.gather import Gather
+from pulse.operators.across.total import Total
+from pulse.operators.across.tuple_total import PointTotal
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.expressions.sign_fast_path import possible_rows
+from pulse.operators.output.sampling import as_points, sample
+from pulse.operators.relational.filter import Filter as FilterOperator
+from pulse.operators.relational.join import Join as JoinOperator
+from pulse.operators.relational.join import split_condition
+from pulse.operators.relational.on_samples import filter_samples, join_samples, project_samples
+from pulse.operators.relational.project import Project as ProjectOperator
+from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
+from pulse.operators.relational.spatial_grid import PairHome
+from pulse.operators.relational.symmetric_pairs import Mirror as MirrorOperator
+from pulse.operators.relational.union import Union as UnionOperator
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.integral import Integral
+from pulse.operators.windows.on_grid import extremum_samples, integrals_samples
+from pulse.operators.windows.tuple_window import PointWindow
 from pulse.plan.closings import closes, on_all_keys
 from pulse.plan.nodes import (
     Across,

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from pulse.core import SegmentBatch
-from pulse.operators.fit_ends import SEGMENTS
-from pulse.operators.stitch import PART, UNIT
+from pulse.operators.fit.key_boundaries import SEGMENTS
+from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.revise_ends import check_append, read_ends
 from pulse.store.compact import corrected, label
 from pulse.store.files import merge_statistics, write_segments

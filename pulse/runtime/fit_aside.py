@@ -10,7 +10,7 @@ from pulse.core.errors import PulseError, SessionError
 from pulse.core.schema import StreamSchema
 
 if TYPE_CHECKING:
-    from pulse.operators.fit_spec import FitSpec
+    from pulse.operators.fit.spec import FitSpec
 
 REFUSE, ASIDE = "refuse", "aside"
 POLICIES = (REFUSE, ASIDE)

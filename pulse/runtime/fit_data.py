@@ -18,7 +18,7 @@ from pulse.datasets.counts import Counts
 from pulse.datasets.format import Format, TextFormat
 from pulse.datasets.registry import detect, get_format
 from pulse.datasets.units import Unit
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, Place
 from pulse.runtime.fit_work import FileJob, FitJob

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query

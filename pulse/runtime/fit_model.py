@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pulse.core import SegmentBatch
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.stitch import UNIT
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.stitch import UNIT
 from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
 from pulse.runtime.fit_aside import REFUSE, check_late
 from pulse.runtime.fit_history import Keep, history_of, keeps

@@ -26,8 +26,8 @@ from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import is_text
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.tuples import check_columns, needed_columns
+from pulse.operators.data.tuple_columns import check_columns, needed_columns
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit_aside import ASIDE, REFUSE
 from pulse.runtime.fit_data import Data, Engine, Held, data_from
 from pulse.runtime.fit_for import TRIAL, Bounds, bounds_for

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from pulse.core import StreamSchema
-from pulse.operators.stitch import UNIT, LateUnits
+from pulse.operators.fit.stitch import UNIT, LateUnits
 from pulse.runtime.fit_work import FitJob, Written
 
 

@@ -21,16 +21,16 @@ from pulse.datasets.counts import REASON, Counts
 from pulse.datasets.format import Format
 from pulse.datasets.units import Unit
 from pulse.kernels.fit.truth_intervals import LATE
-from pulse.operators.arrival import sorted_by_key_and_time
-from pulse.operators.drops import Drops
-from pulse.operators.fit import REASONS
-from pulse.operators.fit_ends import SEGMENTS
-from pulse.operators.fit_points import fitter_for
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.refit_tuples import as_tuples
-from pulse.operators.stitch import LateUnits, part_table, stitch
-from pulse.operators.tuples import needed_columns, times
-from pulse.operators.undo import Undo
+from pulse.operators.data.arrival_order import sorted_by_key_and_time
+from pulse.operators.data.tuple_columns import needed_columns, times
+from pulse.operators.fit.fitter import REASONS
+from pulse.operators.fit.key_boundaries import SEGMENTS
+from pulse.operators.fit.points import fitter_for
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.stitch import LateUnits, part_table, stitch
+from pulse.operators.refit.apply_revisions import as_tuples
+from pulse.operators.units.key_ends import Drops
+from pulse.operators.units.to_base_units import Undo
 from pulse.store.files import statistics_of, temporary_beside, write_segments, write_table, write_text
 from pulse.store.manifest import ASIDE
 from pulse.store.model import CLOSING, ENDS, TUPLES

@@ -12,13 +12,13 @@ from pulse.core.arrays import IntArray
 from pulse.core.certainty import ABSENT
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
-from pulse.operators.grid import PairHome, within
-from pulse.operators.join import renamed
-from pulse.operators.relation import Relation
-from pulse.operators.sample import to_tuples
-from pulse.operators.samples import Samples
-from pulse.operators.summary import of_samples, of_segments, to_batch
-from pulse.operators.within import Miss, Within
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.output.bound_check import Miss, Within
+from pulse.operators.output.sampling import to_tuples
+from pulse.operators.output.summary import of_samples, of_segments, to_batch
+from pulse.operators.relational.join import renamed
+from pulse.operators.relational.spatial_grid import PairHome, within
 from pulse.plan.fragments import Fragment
 from pulse.plan.nodes import Exchange, Node, Scan
 from pulse.plan.required_fit import advice

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.segment.order import Ranges, find_overlap, time_order
+from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OverlappingInputsError
-from pulse.operators.relation import Relation
 from pulse.plan.nodes import Across
 from pulse.runtime.arcs import STATELESS, UPSTREAM, Arc
 from pulse.runtime.delta import GRACE, Content, Delta, Stretches, changed_rows, extents, spelled

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.instants import gaps, split, tolerances
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 
 Data = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import TRUE, Constant, Expression, Parameter
-from pulse.operators.grid import ResolvedGrid, cell_size
-from pulse.operators.sample import OWN_INSTANTS
-from pulse.operators.summary import schema as summary_schema
+from pulse.operators.output.sampling import OWN_INSTANTS
+from pulse.operators.output.summary import schema as summary_schema
+from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_size
 from pulse.plan.closings import exchanged_instants
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import Fragment, fragments
@@ -39,8 +39,8 @@ class RateError(PulseError, ValueError):
 @dataclass(frozen=True)
 class Job:
     """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
-    is partial summaries (:mod:`pulse.operators.summary`) of either. With ``spans`` only segments that reach into these times
-    (microseconds) are read."""
+    is partial summaries (:mod:`pulse.operators.output.summary`) of either. With ``spans`` only segments that reach into these
+    times (microseconds) are read."""
 
     query: Query
     paths: Mapping[str, Stored]

@@ -15,8 +15,9 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
-from pulse.operators.filter import Filter as FilterOperator
-from pulse.operators.join import (
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.filter import Filter as FilterOperator
+from pulse.operators.relational.join import (
     all_pairs,
     common_cells,
     equal_pairs,
@@ -25,8 +26,7 @@ from pulse.operators.join import (
     named,
     split_condition,
 )
-from pulse.operators.pair_join import PairJoin
-from pulse.operators.relation import Relation
+from pulse.operators.relational.proximity_join import PairJoin
 from pulse.plan.nodes import Join
 from pulse.plan.radius import reach
 from pulse.runtime.arcs import DOWNSTREAM, UPSTREAM, Arc

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.modes import Cost, Costs
 from pulse.plan.nodes import Scan, Window
 from pulse.plan.query import Query

@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 
 from pulse.core import StreamSchema
 from pulse.datasets.counts import Counts
-from pulse.operators.stitch import PART, UNIT
+from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.failures import translated
 from pulse.runtime.fit_model import FitOutcome, Job, run_fit
 from pulse.runtime.fit_summary import summary

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.kernels.pieces.range_lookup import locate
-from pulse.operators.patch_extremum import PatchExtremum
-from pulse.operators.patch_integral import PatchIntegral
-from pulse.operators.patch_points import PatchPoints
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.patch.extremum import PatchExtremum
+from pulse.operators.patch.integral import PatchIntegral
+from pulse.operators.patch.tuple_window import PatchPoints
 from pulse.plan.modes import Costs, kind_of, why_not_downstream
 from pulse.runtime.arcs import ADAPTIVE, DOWNSTREAM, UPSTREAM, ScanArc, WindowArc, overlapping
 from pulse.runtime.delta import Content, Delta, Stretches, changed_rows, extents

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import pyarrow as pa
 
-from pulse.operators.at_rest import begins
-from pulse.operators.drops import Drops
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins
+from pulse.operators.units.key_ends import Drops
 from pulse.plan.nodes import Node, scans
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.predictive_restating import Parties, after, parties, restated, together

@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
-from pulse.operators.drops import Drops
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.units.key_ends import Drops
 from pulse.plan.derived import described
 from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating

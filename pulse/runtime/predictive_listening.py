@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
-from pulse.operators.undo import RawUndo, lacks
+from pulse.operators.units.to_base_units import RawUndo, lacks
 from pulse.runtime.predictive_checks import checked
 from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_raw import CONTRADICTS, RawTurns, raw_undo, undone_tuples

@@ -3,7 +3,7 @@
 Descriptions may speak of what is altered, and keys, times and unmodelled attributes may be altered themselves. Then alterations
 are not independent of each other, and all of a stream are kept together, in their order: what is settled as one map of rows
 (:mod:`pulse.stream.units.unit_map`), later ones by instant or place. A tuple is undone by its own values
-(:mod:`pulse.stream.units.recorded_units`), all of a batch at once (:mod:`pulse.operators.undo`).
+(:mod:`pulse.stream.units.recorded_units`), all of a batch at once (:mod:`pulse.operators.units.to_base_units`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
-from pulse.operators.undo import RawUndo, lacks
+from pulse.operators.units.to_base_units import RawUndo, lacks
 from pulse.runtime.predictive_turns import Turns, said_after
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine

@@ -13,8 +13,8 @@ import numpy as np
 
 from pulse.core.columns import Columns
 from pulse.core.encoding.types import Registered
-from pulse.operators.lineage import Lineage
-from pulse.operators.relation import Relation
+from pulse.operators.data.lineage import Lineage
+from pulse.operators.data.relation import Relation
 from pulse.plan.accent_operators import Known
 from pulse.runtime.alerts import Alerts, Condition
 from pulse.runtime.prediction import Tally

@@ -19,9 +19,9 @@ from pulse.core.certainty import certainty_codes
 from pulse.core.columns import Columns
 from pulse.core.segment.coefficients import from_padded, to_padded
 from pulse.kernels.pieces.step_maps import cut_at_steps, restate
-from pulse.operators.alter import described_columns
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
+from pulse.operators.units.apply_maps import described_columns
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_undoing import whole
 from pulse.runtime.standing import Standing, selected

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pulse.operators.at_rest import listed, settled
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import listed, settled
 from pulse.plan.nodes import scans
 from pulse.runtime.standing import Standing, followed
 from pulse.validation.history import History, Taken

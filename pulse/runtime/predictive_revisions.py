@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
-from pulse.operators.at_rest import settled
-from pulse.operators.drops import Drops
-from pulse.operators.predict import PredictSpec
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import settled
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.units.key_ends import Drops
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.standing import GRACE, Solved, Standing, StandingState
 from pulse.validation.ceasing import ceased, push_over

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pulse.operators.undo import with_rounding
+from pulse.operators.units.to_base_units import with_rounding
 from pulse.validation.history import Taken
 
 Shifts = Mapping[str, Mapping[str, float]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from pulse.core.arrays import BoolArray
 from pulse.core.bounds import ErrorBound
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.predictor import Predictor
 from pulse.validation.allotment import Allotment

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime import predictive_forms as forms
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.prediction import Emission, Prediction, Tally

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulse.operators.alter import Alter, Cease
+from pulse.operators.units.apply_maps import Alter, Cease
 from pulse.plan.accent_operators import Known, Operators
 from pulse.plan.accent_routes import route
 from pulse.plan.derived import described

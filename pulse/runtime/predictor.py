@@ -13,7 +13,7 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.core.expression import Column, Expression, transform
 from pulse.core.schema import StreamSchema
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.plan import nodes
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query

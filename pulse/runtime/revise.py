@@ -25,7 +25,7 @@ from pulse.core import parse_duration
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
 from pulse.datasets.recorded import Reports
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.local import in_threads
 from pulse.runtime.revise_ends import FILES
 from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside

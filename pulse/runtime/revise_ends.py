@@ -1,4 +1,4 @@
-"""Where each key of a model ends, after revisions: what ``--append`` goes on from (:mod:`pulse.operators.fit_ends`).
+"""Where each key of a model ends, after revisions: what ``--append`` goes on from (:mod:`pulse.operators.fit.key_boundaries`).
 
 A fit writes ``_ends-FFF-NNNNN.parquet``. A revision that changes a key's end writes the rows that hold instead to
 ``_revised-ends-VVV-NNNNN.parquet``, which the manifest's entry of that version names; a key that has no tuple left
@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from pulse.core import StreamSchema
 from pulse.core.arrays import BoolArray
 from pulse.core.keys import key_ranks
-from pulse.operators.stitch import PART
+from pulse.operators.fit.stitch import PART
 from pulse.store.errors import StoreError
 from pulse.store.files import write_table
 from pulse.store.model import ENDS, Model

@@ -11,7 +11,7 @@ from pulse.core import StreamSchema
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.operators.refit_tuples import as_tuples, correct
+from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.history import TupleHistory
 from pulse.stream.revisions import Revisions
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pulse.core.arrays import BoolArray
 from pulse.core.regions import Regions
-from pulse.operators.refit_tuples import as_tuples, row_codes
+from pulse.operators.refit.apply_revisions import as_tuples, row_codes
 from pulse.stream.revisions import KIND, KNOWN, Revisions
 
 ALREADY = "already recorded"

@@ -24,8 +24,8 @@ from pulse.datasets.recorded import Recorded, revisions_of
 from pulse.datasets.taq import TaqFormat
 from pulse.datasets.taq_codes import RECORDS, WORDS
 from pulse.datasets.taq_parquet import TaqParquet
-from pulse.operators.refit_tuples import as_tuples, row_codes
-from pulse.operators.tuples import times
+from pulse.operators.data.tuple_columns import times
+from pulse.operators.refit.apply_revisions import as_tuples, row_codes
 from pulse.store.history import TupleHistory
 from pulse.store.model import Model
 from pulse.store.sources import formats_of

@@ -24,9 +24,9 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_texts
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.core.time import LIMIT
-from pulse.operators.drops import Drops
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.refit import Refitted, refit
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.api import Refitted, refit
+from pulse.operators.units.key_ends import Drops
 from pulse.runtime.revise_ends import ends_of_keys, over_ends, write_ends
 from pulse.runtime.revise_memory import ByKey, TupleMemory
 from pulse.runtime.revise_repeats import ALREADY, Watched, repeated

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import PlanError
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query

@@ -23,10 +23,10 @@ import pyarrow as pa
 from pulse.core.columns import Columns
 from pulse.core.regions import LATEST, Regions
 from pulse.core.time import parse_instant
-from pulse.operators.difference import change_schema, difference
-from pulse.operators.relation import Relation
-from pulse.operators.sample import to_tuples
-from pulse.operators.tuple_difference import tuple_difference
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import change_schema, difference
+from pulse.operators.output.sampling import to_tuples
+from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.plan.exchanges import place_exchanges
 from pulse.plan.fragments import fragments
 from pulse.plan.nodes import Node, PlanError, Scan, scans, transform
@@ -238,7 +238,7 @@ def _tuples_within(table: pa.Table, job: RevisedJob) -> pa.Table:
 
 def within_spans(relation: Relation, spans: Spans) -> Relation:
     """What the rows say about these times."""
-    from pulse.operators.grid import within
+    from pulse.operators.relational.spatial_grid import within
 
     parts = [within(relation, start, end) for start, end in spans]
     return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)

@@ -18,8 +18,8 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Column
 from pulse.core.keys import key_ranks
 from pulse.core.regions import Regions
-from pulse.operators.at_rest import in_other
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import in_other
 from pulse.plan.nodes import Across, Join, Node, PlanError, Project, Union, Window, walk
 from pulse.runtime.around import extents, overlapping, reaching
 from pulse.runtime.delta import Changed

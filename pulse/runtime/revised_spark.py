@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
-from pulse.operators.tuple_difference import tuple_difference
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
+from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.runtime import historical
 from pulse.runtime.frames import fitted_to_spark, spark_struct
 from pulse.runtime.job import prepare

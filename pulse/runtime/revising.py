@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.core.time import format_duration
-from pulse.operators.difference import Changes, change_schema
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import Changes, change_schema
 from pulse.plan.closings import at_closings
 from pulse.plan.modes import Costs
 from pulse.plan.nodes import Across, Filter, Join, Node, PlanError, Project, Scan, Union, Window

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.delta import extents, spelled
 
 Column = npt.NDArray[Any]

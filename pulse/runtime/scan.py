@@ -34,8 +34,8 @@ from pulse.core.expression import (
     transform,
 )
 from pulse.core.segment.order import Ranges, narrow
-from pulse.operators.model_clause import ModelClause
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.model_clause import ModelClause
 from pulse.plan.nodes import Scan
 from pulse.runtime.undoing import Undoing
 from pulse.store.model import Model

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pulse.core.arrow_types import canonical_type, parse_type
 from pulse.core.errors import SchemaError, unknown_column
 from pulse.core.schema import StreamSchema
-from pulse.operators.tuples import check_columns, needed_columns
+from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.runtime.predictive_job import Job, JobError, StreamJob
 from pulse.runtime.source_files import SourceError, files_of, read_file, readable
 

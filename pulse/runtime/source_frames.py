@@ -10,7 +10,7 @@ import pyarrow as pa
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import unknown_column
 from pulse.core.schema import StreamSchema
-from pulse.operators.tuples import needed_columns
+from pulse.operators.data.tuple_columns import needed_columns
 from pulse.runtime.job_spec import StreamJob
 from pulse.runtime.secrets import concealing, resolved
 from pulse.runtime.source_columns import columns_of, kind_columns, others_of, with_absent

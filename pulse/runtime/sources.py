@@ -15,8 +15,8 @@ import pyarrow as pa
 from pulse.core.arrow_types import canonical_type
 from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
 from pulse.core.schema import StreamSchema
-from pulse.operators.predict import PredictSpec
-from pulse.operators.tuples import check_columns, needed_columns
+from pulse.operators.data.tuple_columns import check_columns, needed_columns
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.plan.nodes import scans
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, domain_of
 from pulse.runtime.predictive_hears import Hears

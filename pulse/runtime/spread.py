@@ -2,8 +2,8 @@
 
 With the validators of a bucket lie their keys' recent segments. A key's **range** is the rectangle of cells that the box of all
 of these touches, from as far back as windows reach to the end of its newest model, grown by errors and half the reach. Cells are
-dealt to a fixed number of places (:func:`~pulse.operators.grid.folded`). With every update goes the key's new range, to the
-places of its old range and of the new one::
+dealt to a fixed number of places (:func:`~pulse.operators.relational.spatial_grid.folded`). With every update goes the key's new
+range, to the places of its old range and of the new one::
 
     in both        the update
     new only       all recent segments of the key: it enters
@@ -25,10 +25,16 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
-from pulse.operators.at_rest import begins, ending_after, listed, settled
-from pulse.operators.difference import difference
-from pulse.operators.grid import PairHome, averaged_reach, folded_places, places, within_each
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ending_after, listed, settled
+from pulse.operators.output.diff import difference
+from pulse.operators.relational.spatial_grid import (
+    PairHome,
+    averaged_reach,
+    folded_places,
+    places,
+    within_each,
+)
 from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned

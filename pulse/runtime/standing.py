@@ -2,7 +2,7 @@
 
 State is explicit: the segments that still matter of every stream, and the results they gave. An update (semantics 1.4) changes
 results only from its start on. So what is solved again is the plan over the keys that changed, from as far back as windows reach;
-the results are compared with those given before, and only the differences are emitted (:mod:`pulse.operators.difference`)::
+the results are compared with those given before, and only the differences are emitted (:mod:`pulse.operators.output.diff`)::
 
     updates ──settle──> segments of the streams ──plan, on what changed──> new results ──difference──> +I  -U +U  -D
 
@@ -21,10 +21,10 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
-from pulse.operators.at_rest import begins, ends, in_other, is_over, listed, settled
-from pulse.operators.difference import Changes, change_schema, difference
-from pulse.operators.grid import within, within_each
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ends, in_other, is_over, listed, settled
+from pulse.operators.output.diff import Changes, change_schema, difference
+from pulse.operators.relational.spatial_grid import within, within_each
 from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query

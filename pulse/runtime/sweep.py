@@ -24,7 +24,7 @@ import pyarrow as pa
 from pulse.core import html
 from pulse.core.errors import PulseError
 from pulse.core.expression import Expression
-from pulse.operators.summary import Summary, from_rows, to_rows
+from pulse.operators.output.summary import Summary, from_rows, to_rows
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime import local

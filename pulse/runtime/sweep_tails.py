@@ -25,10 +25,10 @@ from pulse.core.expression import TRUE, Expression
 from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_stretches
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
-from pulse.operators.pointwise_program import Arc, NoProgramError, Program, together
-from pulse.operators.relation import Relation
-from pulse.operators.summary import Summary, of_tallies
-from pulse.operators.window_samples import integral_families, present
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.compile import Arc, NoProgramError, Program, together
+from pulse.operators.output.summary import Summary, of_tallies
+from pulse.operators.windows.on_grid import integral_families, present
 from pulse.plan.closings import closes, on_all_keys
 from pulse.plan.nodes import Filter, Join, Node, Project, Scan, Window, walk
 from pulse.runtime.evaluate import INTEGRALS, Evaluation

@@ -1,16 +1,16 @@
 """Changes of results as tuples: what each closing time said and says now (semantics 3.8, 7.4).
 
 Old and new rows are sampled at the same instants, so that a result that changed is a ``-U`` and its ``+U``; one that crossed a
-predicate is a ``-D`` or a ``+I``; what is the same, to :data:`~pulse.operators.difference.TOLERANCE`, is not said.
+predicate is a ``-D`` or a ``+I``; what is the same, to :data:`~pulse.operators.output.diff.TOLERANCE`, is not said.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from pulse.operators.relation import Relation
-from pulse.operators.sample import sample, to_tuples
-from pulse.operators.tuple_difference import tuple_difference
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.sampling import sample, to_tuples
+from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.plan.nodes import PlanError
 from pulse.plan.query import Query
 

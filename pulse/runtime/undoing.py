@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pulse.operators.alter import Alter, Cease
-from pulse.operators.relation import Relation
-from pulse.operators.undo import UndoneRounding
+from pulse.operators.data.relation import Relation
+from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.to_base_units import UndoneRounding
 
 
 @dataclass(frozen=True)

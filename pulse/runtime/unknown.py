@@ -29,8 +29,8 @@ from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
 from pulse.core.expression import TRUE, Arithmetic, Column, Expression, Function, columns_of, walk
 from pulse.core.keys import key_ranks
 from pulse.kernels.instants import GRAIN
-from pulse.operators.at_rest import is_over
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import is_over
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, scans
 from pulse.plan.nodes import walk as nodes
 from pulse.runtime.scan import of_keys

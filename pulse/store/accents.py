@@ -15,9 +15,9 @@ from pulse.core.columns import Columns
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
 from pulse.datasets.splits import read_splits
-from pulse.operators.alter import Alter
-from pulse.operators.relation import Relation
-from pulse.operators.undo import UndoneRounding
+from pulse.operators.data.relation import Relation
+from pulse.operators.units.apply_maps import Alter
+from pulse.operators.units.to_base_units import UndoneRounding
 from pulse.store.errors import StoreError
 from pulse.stream.accents.accents import Accent, AccentError, Punctuation
 from pulse.stream.accents.log import AccentLog

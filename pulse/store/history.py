@@ -28,8 +28,8 @@ from pulse.core import StreamSchema, format_duration, format_instant
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.keys import key_ranks
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.operators.refit_tuples import as_tuples, correct
-from pulse.operators.tuples import values
+from pulse.operators.data.tuple_columns import values
+from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError
 from pulse.store.log import log_rows, tuple_schema
 from pulse.store.model import Model

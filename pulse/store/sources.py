@@ -20,7 +20,7 @@ from pulse.datasets.projection import Extent, Projection
 from pulse.datasets.registry import FORMATS, get_format
 from pulse.datasets.text_blocks import read_blocks
 from pulse.datasets.units import Unit
-from pulse.operators.tuples import needed_columns
+from pulse.operators.data.tuple_columns import needed_columns
 from pulse.store.errors import HeldAlreadyError, HistoryGoneError, SourceChangedError
 
 _PIECE = 1 << 20

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray
-from pulse.operators.alter import Alter
-from pulse.operators.undo import Leave, Undo
+from pulse.operators.units.apply_maps import Alter
+from pulse.operators.units.to_base_units import Leave, Undo
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 

@@ -12,10 +12,10 @@ from pulse.benchmarks.proximity import REACH, near
 from pulse.benchmarks.workload import SECOND, Objects
 from pulse.core.certainty import CERTAIN
 from pulse.core.expression import Column, Comparison, Constant
-from pulse.operators.extremum import Extremum
-from pulse.operators.filter import Filter
-from pulse.operators.relation import Relation
-from pulse.operators.window_samples import extremum_samples
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.filter import Filter
+from pulse.operators.windows.extremum import Extremum
+from pulse.operators.windows.on_grid import extremum_samples
 
 OBJECTS = Objects(20_000, 8, rate=500.0)
 LEVEL = float(np.median(OBJECTS.stream_tuples.x[OBJECTS.stream_tuples.id == 0]))  # one that an object passes

@@ -13,7 +13,7 @@ from pulse.benchmarks.replay_checks import Known, cuts, in_batches, judged
 from pulse.benchmarks.sea import PLACES, Sea
 from pulse.core.columns import Columns
 from pulse.language import parse
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.standing import FAR
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from pulse.commands.options import OptionError, bounds, models, names
 from pulse.core.bounds import Relative
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
 from tests import certificates
 from tests.commands.running import Done, Run
 from tests.conftest import ROOT
-from tests.operators.fitting import EPOCH
+from tests.operators.fit.fitting import EPOCH
 
 
 def ticks(n: int = 2000, seed: int = 1) -> pa.Table:

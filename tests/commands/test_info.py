@@ -17,7 +17,7 @@ import pulse
 from pulse import cli
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from tests.operators.fitting import tuples
+from tests.operators.fit.fitting import tuples
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pulse.core.arrays import FloatArray
 from pulse.core.columns import Columns
 from pulse.core.segment.order import Ranges, find_overlap, is_in_order
 from pulse.kernels.rounding import magnitudes
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from tests import naive
 
 SHARES = [Fraction(s, 4) for s in (-4, -1, 0, 3, 4)]

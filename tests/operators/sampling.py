@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.columns import Columns
-from pulse.operators.relation import Relation
-from pulse.operators.samples import Samples
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
 
 SECOND = 1_000_000
 

@@ -15,7 +15,7 @@ import pytest
 
 import pulse
 from pulse.core.time import parse_instant
-from pulse.operators.changelog import apply_changes
+from pulse.operators.output.apply_changes import apply_changes
 from pulse.runtime.predictive_job import job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.store.model import Model

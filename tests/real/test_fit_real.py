@@ -16,8 +16,8 @@ import pytest
 
 import pulse
 from pulse.datasets.registry import get_format
-from pulse.operators.fit_spec import FitSpec
-from pulse.operators.tuples import needed_columns
+from pulse.operators.data.tuple_columns import needed_columns
+from pulse.operators.fit.spec import FitSpec
 from pulse.store.model import Model
 from tests import certificates
 

@@ -24,7 +24,7 @@ from pulse.core import StreamSchema
 from pulse.datasets.generators import frame
 from pulse.datasets.registry import get_format
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
 from tests.truth.predicted import Changelog, able, compare, curves

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
 from pulse.validation.history import Retention

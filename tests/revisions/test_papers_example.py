@@ -21,7 +21,7 @@ import pulse
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.delta import Changed
 from pulse.runtime.revising import Reviser
 from pulse.store.model import Model

@@ -16,8 +16,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.lineage import Lineage
-from pulse.operators.relation import Relation
+from pulse.operators.data.lineage import Lineage
+from pulse.operators.data.relation import Relation
 from pulse.runtime.predictive_registry import REGISTRY
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAttribute
 from pulse.stream.descriptions.description import Description, Domain

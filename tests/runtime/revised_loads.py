@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.query import Query
 from pulse.runtime.delta import Changed
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pulse.operators.changelog import apply_changes
+from pulse.operators.output.apply_changes import apply_changes
 
 SECOND = 1_000_000
 START = 1_700_000_000

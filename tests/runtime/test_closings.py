@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
-from pulse.operators.relation import Relation
-from pulse.operators.sample import to_tuples
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.sampling import to_tuples
 from pulse.plan.nodes import Node, PlanError, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
 from pulse.runtime.connection import ConnectionPoint
 from pulse.runtime.delta import Changed, Stretches
 from pulse.runtime.rows import Coded

@@ -8,7 +8,7 @@ import pytest
 
 from pulse.core import StreamSchema
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.dealing import dealt_by
 from pulse.runtime.predictor import Predictor
 

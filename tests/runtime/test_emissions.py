@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import pulse
 from pulse.core import StreamSchema
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
 from tests.runtime.test_predictor import LINES, QUERIES, SECOND, STEPS, Row, prediction, rows, tuples

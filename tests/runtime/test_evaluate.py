@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.certainty import LIKELY
-from pulse.operators.sample import sample, to_tuples
+from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.nodes import Node, Scan, Window, walk
 from pulse.runtime import evaluate
 from pulse.runtime.evaluate import Evaluation, without_possible

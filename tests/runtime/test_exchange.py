@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.grid import ResolvedGrid, folded
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.spatial_grid import ResolvedGrid, folded
 from pulse.plan.nodes import Across, Exchange, Grid, Scan
 from pulse.runtime.exchange import Parcel, gathered, parcels
 from tests.strategies import EPOCH_US, relations

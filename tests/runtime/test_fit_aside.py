@@ -19,7 +19,7 @@ from pulse.commands.report import lines
 from pulse.core.errors import SessionError
 from pulse.runtime.fit_aside import LateTuplesError, SetAsideWarning, share
 from pulse.store.model import Model
-from tests.operators.fitting import tuples
+from tests.operators.fit.fitting import tuples
 from tests.runtime.test_modelling import walk
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5, "keep": "u"}

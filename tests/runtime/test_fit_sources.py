@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulse
-from pulse.operators.fit import FitError
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.fitter import FitError
+from pulse.operators.fit.spec import FitSpec
 from tests import certificates
-from tests.operators.fitting import tuples
+from tests.operators.fit.fitting import tuples
 from tests.runtime.test_modelling import ASKED, walk
 
 LOCAL = pulse.Session(engine="local")

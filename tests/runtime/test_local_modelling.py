@@ -12,7 +12,7 @@ import pytest
 import pulse
 from pulse.core import SegmentBatch
 from pulse.datasets.registry import get_format
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome, Origin, Place, make_model, read_counts, run_fit
 from pulse.runtime.fit_work import PROGRESS, FileJob, FitJob
@@ -20,7 +20,7 @@ from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE, Source
 from pulse.store.model import CLOSING, ENDS
 from tests import certificates
-from tests.operators.fitting import replaced, stream, tuples
+from tests.operators.fit.fitting import replaced, stream, tuples
 
 SPEC = FitSpec.of(stream(x="step"), error=0.5)
 
@@ -80,7 +80,7 @@ def test_nothing_to_fit(tmp_path: Path) -> None:
 
 
 def test_units_that_stay_late_are_a_bug(tmp_path: Path) -> None:
-    from pulse.operators.stitch import LateUnits
+    from pulse.operators.fit.stitch import LateUnits
     from pulse.runtime.fit_summary import summary
 
     job = FitJob(SPEC, str(tmp_path))

@@ -15,11 +15,11 @@ import pulse
 from pulse.core import NullKeyError, UnknownColumnError
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.plain_csv import PlainCsv
-from pulse.operators.fit_spec import FitSpec
+from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.modelling import partitions_for
 from pulse.store.model import Model
 from tests import certificates
-from tests.operators.fitting import tuples
+from tests.operators.fit.fitting import tuples
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5, "keep": "u"}
 

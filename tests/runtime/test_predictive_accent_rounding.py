@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.time import format_instant
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.predictive_forms import ACCENTS
 from pulse.runtime.predictive_packing import pack_state, unpack_state
 from pulse.runtime.predictive_rounding import rounded

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pulse.core.schema import StreamSchema
 from pulse.core.time import format_instant
-from pulse.operators.alter import Alter
+from pulse.operators.units.apply_maps import Alter
 from pulse.runtime.predictive_listening import CONTRADICTS
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictor import Predictor

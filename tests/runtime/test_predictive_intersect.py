@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.core.time import format_instant
-from pulse.operators.changelog import apply_changes
+from pulse.operators.output.apply_changes import apply_changes
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.sinks import read_changes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pulse.core.encoding.codec import EncodingError, decode, encode
 from pulse.core.encoding.types import form_of
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_accents import Follower, KeptAccents
 from pulse.runtime.predictive_forms import KeptPrediction

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.columns import Columns
 from pulse.language import parse
-from pulse.operators.alter import Alter, Cease
-from pulse.operators.changelog import apply_changes
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.apply_changes import apply_changes
+from pulse.operators.units.apply_maps import Alter, Cease
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_restated import restated_changes
 from pulse.runtime.standing import Standing

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_restating import parties, together
 from pulse.runtime.predictor import Predictor

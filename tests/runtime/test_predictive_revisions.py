@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
 from pulse.language import parse
-from pulse.operators.difference import difference
-from pulse.operators.grid import within
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.output.diff import difference
+from pulse.operators.relational.spatial_grid import within
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_job import JobError, job_of, read_job
 from pulse.runtime.predictive_local import Status, run_local

@@ -18,9 +18,9 @@ from pulse.core import StreamSchema
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.datasets.generators import frame
 from pulse.language import parse
-from pulse.operators.difference import difference
-from pulse.operators.predict import PredictSpec
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.output.diff import difference
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor, PredictorError
 from tests.runtime.restarting import restarted

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pulse.operators.changelog import apply_changes
+from pulse.operators.output.apply_changes import apply_changes
 from pulse.runtime import results
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.results import (

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import pulse
 from pulse.core.errors import PulseError
 from pulse.datasets.revision_loads import generate_load
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
 from pulse.runtime.job import RateError
 from pulse.runtime.revised_job import GRACE, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError

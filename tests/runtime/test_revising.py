@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
 from pulse.plan.modes import Cost, Costs
 from pulse.plan.nodes import Across, Window, walk
 from pulse.plan.query import Query

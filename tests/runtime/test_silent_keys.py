@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from pulse.core import StreamSchema
 from pulse.language import parse
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
 from tests.runtime.silences import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pulse.operators.grid import PairHome, folded, folded_places
+from pulse.operators.relational.spatial_grid import PairHome, folded, folded_places
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_job import Job, JobError
 from pulse.runtime.predictive_parcels import unpacked_table

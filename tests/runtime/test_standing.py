@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
 from pulse.language import parse
-from pulse.operators.difference import difference
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
 from pulse.plan.nodes import Mirror, walk
 from pulse.plan.optimise import optimise
 from pulse.runtime.standing import Standing, StandingState

@@ -19,7 +19,7 @@ from pulse.core.segment.order import find_overlap
 from pulse.store.errors import ModelNotFoundError, StoreError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from tests.operators.fitting import EPOCH, tuples
+from tests.operators.fit.fitting import EPOCH, tuples
 
 ASKED: dict[str, Any] = {"key": "k", "time": "t", "model": {"x": "step"}, "error": 0.5}
 

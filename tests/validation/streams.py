@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from pulse.core.columns import Columns
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.runtime.evaluate import Evaluation
 from pulse.validation.allotment import Allotment

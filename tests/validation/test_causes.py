@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.schema import LINEAGE
-from pulse.operators.lineage import Lineage
+from pulse.operators.data.lineage import Lineage
 from pulse.plan.nodes import Window
 from pulse.validation.causes import LineageError, causes, effects
 from tests.validation.streams import SECOND, Stream, scan

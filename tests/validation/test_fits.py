@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute, Relative
 from pulse.core.expression import Arithmetic, Column, Comparison, Constant, Expression, Function
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Filter, Node, Project, Scan, Window, scans
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit

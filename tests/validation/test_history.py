@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Elapsed
-from pulse.operators.at_rest import settled
-from pulse.operators.difference import difference
-from pulse.operators.grid import within
-from pulse.operators.predict import PredictSpec
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import settled
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.operators.output.diff import difference
+from pulse.operators.relational.spatial_grid import within
 from pulse.validation.history import History, Retention, Taken
 from pulse.validation.replay import replaced
 from pulse.validation.validator import Validator

@@ -24,7 +24,7 @@ from pulse.core.expression import (
     Negative,
     Or,
 )
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Filter, Join, Node, Project, Union, Window
 from pulse.plan.optimise import optimise
 from pulse.validation.allotment import Allotment

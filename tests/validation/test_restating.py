@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pulse.core.bounds import Absolute
 from pulse.kernels.validate.validate import FIRST, VIOLATED
-from pulse.operators.predict import PredictSpec
+from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.validation.allotment import Allotment
 from pulse.validation.restating import loose, restate
 from pulse.validation.validator import Counts, Pushed, Validator

@@ -27,8 +27,8 @@ from pulse.core.expression import (
     Not,
     Or,
 )
-from pulse.operators.filter import Filter
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.filter import Filter
 from pulse.validation.slack import margins, shares_of_margin, slack
 from pulse.validation.splits import Split, equi, get
 from tests.plan.interpreting import value

@@ -18,8 +18,8 @@ from pulse.core import StreamSchema
 from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Constant, Elapsed
 from pulse.kernels.validate.validate import CHANGED, EXPIRED, EXTENDED, FIRST, REPAIR, VIOLATED
-from pulse.operators.predict import PredictSpec, PredictSpecError
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
+from pulse.operators.fit.predictive_spec import PredictSpec, PredictSpecError
 from pulse.validation.allotment import Allotment
 from pulse.validation.validator import Counts, Pushed, Validator
 from tests import naive

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.kernels.pieces.window_cover import touched
-from pulse.operators.relation import Relation
+from pulse.operators.data.relation import Relation
 from tests import naive
 from tests.strategies import relations
 

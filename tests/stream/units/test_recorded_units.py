@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core import StreamSchema
-from pulse.operators.undo import Undo
+from pulse.operators.units.to_base_units import Undo
 from pulse.stream.accents.accents import Accent, AccentError, AlterData
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog

@@ -1,0 +1,1 @@
+"""Aggregates across keys at each instant."""

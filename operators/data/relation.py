@@ -1,0 +1,327 @@
+"""Segments on an arc of a plan, as arrays: what operators take and give.
+
+Rows are grouped by key: group ``g`` has the key ``keys[…][g]`` and the rows ``offsets[g]:offsets[g + 1]``, sorted in time and
+not overlapping (a point may lie where a range starts). So a key is held once, not per row, and what works per key works on
+offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import CERTAIN, CertaintyArray, certainty_codes, certainty_names
+from pulse.core.columns import Columns
+from pulse.core.keys import key_ranks
+from pulse.core.segment.coefficients import from_padded, to_padded
+from pulse.core.segment.order import Ranges, time_order
+from pulse.core.time import format_instant
+from pulse.kernels.pieces.accumulate import accumulate
+from pulse.kernels.polynomial.arithmetic import taylor_shift
+from pulse.kernels.rounding import shift_rounding
+from pulse.operators.data.lineage import Lineage
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Segments by key and time.
+
+    ``models[a]`` has shape ``(n, k)``, lowest order first, about ``ref``; ``err[a]`` is the certified bound; ``drift[a]`` the
+    bound of the integral from the start of the group's run, infinite where unknown. ``certainty`` holds codes of
+    :mod:`pulse.core.certainty`.
+    """
+
+    columns: Columns
+    keys: tuple[pa.Array, ...]
+    offsets: IntArray
+    ref: IntArray
+    lo: FloatArray
+    hi: FloatArray
+    models: Mapping[str, FloatArray]
+    err: Mapping[str, FloatArray]
+    drift: Mapping[str, FloatArray]
+    certainty: CertaintyArray
+    unmodelled: Mapping[str, pa.Array] = field(default_factory=dict)
+    lineage: Lineage | None = None
+
+    def __len__(self) -> int:
+        return len(self.ref)
+
+    @property
+    def groups(self) -> int:
+        """How many keys there are."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def group(self) -> IntArray:
+        """The group of each row."""
+        return np.repeat(np.arange(self.groups), np.diff(self.offsets))
+
+    @property
+    def is_point(self) -> Any:
+        """Which rows are a single instant."""
+        return self.lo == self.hi
+
+    # -- made from, and into --------------------------------------------------------------------------------
+
+    @classmethod
+    def from_table(
+        cls, table: pa.Table | pa.RecordBatch, columns: Columns, *, lineage: pa.ListArray | None = None
+    ) -> Relation:
+        """From a table with the columns of a stored stream (or of result segments), by key and time."""
+        batch = table if isinstance(table, pa.RecordBatch) else _one_batch(table)
+        n = batch.num_rows
+        key_columns = [batch.column(name) for name in columns.key_names]
+        offsets = _runs(key_ranks(key_columns, n), n, keyed=bool(key_columns))
+        firsts = pa.array(offsets[:-1])
+        names = batch.schema.names
+        drift = {
+            name: batch.column(f"{name}_drift").fill_null(np.inf).to_numpy(zero_copy_only=False)
+            for name in columns.modelled
+        }
+        return cls(
+            columns=columns,
+            keys=tuple(column.take(firsts) for column in key_columns),
+            offsets=offsets,
+            ref=batch.column("ref").view(pa.int64()).to_numpy(),
+            lo=batch.column("lo").to_numpy(),
+            hi=batch.column("hi").to_numpy(),
+            models={name: to_padded(batch.column(name)) for name in columns.modelled},
+            err={name: batch.column(f"{name}_err").to_numpy() for name in columns.modelled},
+            drift=drift,
+            certainty=certainty_codes(batch.column("certainty"))
+            if "certainty" in names
+            else np.full(n, CERTAIN, np.uint8),
+            unmodelled={name: batch.column(name) for name in columns.unmodelled_names},
+            lineage=Lineage.of(lineage)
+            if lineage is not None
+            else Lineage.of(batch.column("lineage"))
+            if "lineage" in names
+            else None,
+        )
+
+    @classmethod
+    def empty(cls, columns: Columns, *, lineage: bool = False) -> Relation:
+        """No segments of no key."""
+        return cls.from_table(
+            pa.RecordBatch.from_pylist([], schema=columns.segment_schema(lineage=lineage)), columns
+        )
+
+    def to_segments(self) -> pa.RecordBatch:
+        """The rows with the columns of :meth:`~pulse.core.columns.Columns.segment_schema`."""
+        schema = self.columns.segment_schema(lineage=self.lineage is not None)
+        of_row = pa.array(self.group)
+        arrays: dict[str, Any] = {
+            name: column.take(of_row) for name, column in zip(self.columns.key_names, self.keys, strict=True)
+        }
+        arrays |= {"ref": pa.array(self.ref).view(pa.timestamp("us")), "lo": self.lo, "hi": self.hi}
+        arrays |= dict(self.unmodelled)
+        for name in self.columns.modelled:
+            drift = self.drift.get(name)
+            arrays[name] = from_padded(self.models[name])
+            arrays[f"{name}_err"] = self.err[name]
+            arrays[f"{name}_drift"] = (
+                pa.nulls(len(self), pa.float64()) if drift is None else pa.array(drift, mask=np.isinf(drift))
+            )
+        arrays["certainty"] = certainty_names(self.certainty)
+        if self.lineage is not None:
+            arrays["lineage"] = self.lineage.to_arrow()
+        made = [
+            arrays[one.name]
+            if isinstance(arrays[one.name], pa.Array)
+            else pa.array(arrays[one.name], one.type)
+            for one in schema
+        ]
+        return pa.RecordBatch.from_arrays(made, schema=schema)
+
+    # -- rows and groups ------------------------------------------------------------------------------------
+
+    def take(
+        self,
+        rows: IntArray,
+        *,
+        lo: FloatArray | None = None,
+        hi: FloatArray | None = None,
+        ref: IntArray | None = None,
+    ) -> Relation:
+        """These rows (ascending; a row may come several times, cut), with narrower ranges, about other references.
+
+        Groups stay, also those that lose all rows. Drift is kept as it is: an operator that opens holes takes it away.
+        A bound grows by the rounding of a shift (:mod:`pulse.kernels.rounding`).
+        """
+        offsets = np.searchsorted(rows, self.offsets)
+        taken = self._pick(rows, self.keys, offsets, lo=lo, hi=hi)
+        if ref is None:
+            return taken
+        moved = np.flatnonzero(ref != taken.ref)
+        if len(moved):
+            by = (ref[moved] - taken.ref[moved]) / 1e6
+            for name, c in taken.models.items():
+                if c.shape[1] > 1:
+                    rounding = np.zeros(len(taken))
+                    rounding[moved] = shift_rounding(c, moved, by, taken.lo[moved], taken.hi[moved])
+                    np.add(taken.err[name], rounding, out=taken.err[name])
+                    if name in taken.drift:
+                        np.add(taken.drift[name], taken.accumulated(rounding), out=taken.drift[name])
+                    c[moved] = taylor_shift(c[moved], by)
+        return replace(taken, ref=ref)
+
+    def accumulated(self, rates: FloatArray) -> FloatArray:
+        """What these rates, one a row, come to from the start of the row's group to its end, at most: what a drift grows by."""
+        since: FloatArray = accumulate(self.offsets, rates, self.lo, self.hi)
+        return since
+
+    def select_groups(self, groups: IntArray) -> Relation:
+        """These groups, in this order, with all their rows."""
+        counts = np.diff(self.offsets)[groups]
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        rows = np.repeat(self.offsets[groups] - offsets[:-1], counts) + np.arange(offsets[-1])
+        chosen = pa.array(groups)
+        return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
+
+    def merged(self) -> Relation:
+        """Groups of equal keys made one, in time; keys in order. For what came from several places."""
+        ranks = key_ranks(list(self.keys), self.groups)
+        of_row = ranks[self.group]
+        order = time_order(Ranges(of_row, self.ref, self.lo, self.hi))
+        if order is None and (np.diff(ranks) > 0).all():
+            return self
+        rows = np.arange(len(self)) if order is None else order
+        distinct, first = np.unique(ranks, return_index=True)
+        offsets = np.searchsorted(of_row[rows], np.append(distinct, distinct[-1:] + 1))
+        chosen = pa.array(first)
+        return self._pick(rows, tuple(column.take(chosen) for column in self.keys), offsets)
+
+    def _pick(
+        self,
+        rows: IntArray,
+        keys: tuple[pa.Array, ...],
+        offsets: IntArray,
+        *,
+        lo: FloatArray | None = None,
+        hi: FloatArray | None = None,
+    ) -> Relation:
+        """Copies of these rows, grouped anew, on narrower ranges where they are given."""
+        index = pa.array(rows) if self.unmodelled else None
+        return Relation(  # many small ones are made while revisions go through: replace() would look at every field
+            columns=self.columns,
+            keys=keys,
+            offsets=offsets,
+            ref=self.ref.take(rows),
+            lo=self.lo.take(rows) if lo is None else lo,
+            hi=self.hi.take(rows) if hi is None else hi,
+            models={name: c.take(rows, axis=0) for name, c in self.models.items()},
+            err={name: values.take(rows) for name, values in self.err.items()},
+            drift={name: values.take(rows) for name, values in self.drift.items()},
+            certainty=self.certainty.take(rows),
+            unmodelled={name: column.take(index) for name, column in self.unmodelled.items()},
+            lineage=None if self.lineage is None else self.lineage.take(rows),
+        )
+
+    def without_empty_groups(self) -> Relation:
+        """Only the groups that have rows."""
+        some = np.flatnonzero(np.diff(self.offsets))
+        return self if len(some) == self.groups else self.select_groups(some)
+
+    def prefixed(self, alias: str) -> Relation:
+        """The same segments with every attribute named ``alias.attribute``."""
+
+        def named(of: Mapping[str, Any]) -> dict[str, Any]:
+            return {f"{alias}.{name}": value for name, value in of.items()}
+
+        return replace(
+            self,
+            columns=self.columns.prefixed(alias),
+            models=named(self.models),
+            err=named(self.err),
+            drift=named(self.drift),
+            unmodelled=named(self.unmodelled),
+        )
+
+    def only(self, columns: Columns) -> Relation:
+        """The same segments with some of their attributes."""
+        return replace(
+            self,
+            columns=columns,
+            models={name: self.models[name] for name in columns.modelled},
+            err={name: self.err[name] for name in columns.modelled},
+            drift={name: self.drift[name] for name in columns.modelled if name in self.drift},
+            unmodelled={name: self.unmodelled[name] for name in columns.unmodelled_names},
+        )
+
+    def ranges_only(self) -> Relation:
+        """Without points: what integrals and windows take (semantics 1.2)."""
+        point = self.is_point
+        return self.take(np.flatnonzero(~point)) if point.any() else self
+
+    def where(self, row: int) -> str:
+        """A row in words, for errors: its key and when it starts."""
+        group = int(self.group[row])
+        at = format_instant(int(self.ref[row]), float(self.lo[row]))
+        return f"{self.columns.key_text(self.keys, group)} at {at}"
+
+    @classmethod
+    def concat(cls, parts: Sequence[Relation]) -> Relation:
+        """Groups of one after groups of the other; keys that occur in several parts stay apart."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        sizes = np.cumsum([0, *(len(part) for part in parts)])
+        offsets = [part.offsets[:-1] + size for part, size in zip(parts, sizes, strict=False)]
+
+        def rows(values: list[Any]) -> Any:
+            return np.concatenate(values)
+
+        return replace(
+            first,
+            keys=tuple(
+                pa.concat_arrays([part.keys[i].cast(first.keys[i].type) for part in parts])
+                for i in range(len(first.keys))
+            ),
+            offsets=np.concatenate([*offsets, sizes[-1:]]),
+            ref=rows([part.ref for part in parts]),
+            lo=rows([part.lo for part in parts]),
+            hi=rows([part.hi for part in parts]),
+            models={name: rows(_same_width([part.models[name] for part in parts])) for name in first.models},
+            err={name: rows([part.err[name] for part in parts]) for name in first.err},
+            drift={
+                name: rows([part.drift[name] for part in parts])
+                for name in first.drift
+                if all(name in part.drift for part in parts)
+            },
+            certainty=rows([part.certainty for part in parts]),
+            unmodelled={
+                name: pa.concat_arrays([part.unmodelled[name] for part in parts]) for name in first.unmodelled
+            },
+            lineage=None
+            if first.lineage is None
+            else Lineage.concat([part.lineage for part in parts if part.lineage is not None]),
+        )
+
+
+def _same_width(arrays: list[FloatArray]) -> list[FloatArray]:
+    width = max(array.shape[1] for array in arrays)
+    if all(array.shape[1] == width for array in arrays):
+        return arrays
+    return [np.pad(array, ((0, 0), (0, width - array.shape[1]))) for array in arrays]
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _runs(ranks: IntArray, n: int, *, keyed: bool) -> IntArray:
+    """Offsets of the stretches of equal ranks; without a key there is one group, even of no rows."""
+    if not keyed:
+        return np.array([0, n], np.int64)
+    if n == 0:
+        return np.zeros(1, np.int64)
+    cuts = np.flatnonzero(np.diff(ranks)) + 1
+    return np.concatenate(([0], cuts, [n])).astype(np.int64)

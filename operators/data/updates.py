@@ -1,0 +1,74 @@
+"""Segments that arrive, and what is at rest after them (semantics 1.4): relations that are updated row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.keys import key_ranks
+from pulse.core.segment.order import Ranges
+from pulse.core.segment.updates import settle
+from pulse.operators.data.relation import Relation
+
+ENDLESS = 1e10
+"""Seconds: segments as long as that have no end."""
+
+
+def settled(held: Relation, updates: Relation, *, voids: bool = False) -> tuple[Relation, BoolArray]:
+    """The stream at rest after the updates, and which of its keys they are of.
+
+    An update that is :data:`ABSENT` ends what was there. It is kept itself only where ``voids`` are asked for: it tells from when
+    on nothing is known of a key or, where it has no end (:data:`ENDLESS`), that the key is over.
+    """
+    whole = Relation.concat([held, updates])
+    names = list(whole.keys)
+    ranks = key_ranks(names, whole.groups)
+    of_row = ranks[whole.group] if names else np.zeros(len(whole), np.int64)
+    keep, hi = settle(Ranges(of_row, whole.ref, whole.lo, whole.hi))
+    keep &= (hi > whole.lo) | (whole.lo == whole.hi)
+    rows = np.flatnonzero(keep if voids else keep & (whole.certainty != ABSENT))
+    rest = whole.take(rows, hi=hi[rows]).merged().without_empty_groups()
+    return rest, in_other(rest, updates)
+
+
+def is_over(relation: Relation) -> BoolArray:
+    """Which rows say that their key is over."""
+    found: BoolArray = (relation.certainty == ABSENT) & (relation.hi - relation.lo >= ENDLESS)
+    return found
+
+
+def in_other(relation: Relation, other: Relation) -> BoolArray:
+    """Which groups of a relation have a key that the other has."""
+    if not relation.keys:
+        return np.full(relation.groups, other.groups > 0)
+    return listed(relation.keys, other.keys)
+
+
+def listed(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> BoolArray:
+    """Which keys are among others; a stream without key columns has one key."""
+    if not keys:
+        return np.ones(1, bool)
+    n, m = len(keys[0]), len(among[0])
+    joined = [pa.concat_arrays([a, b.cast(a.type)]) for a, b in zip(keys, among, strict=True)]
+    ranks = key_ranks(joined, n + m)
+    found: BoolArray = np.isin(ranks[:n], ranks[n:])
+    return found
+
+
+def ending_after(relation: Relation, instant: int) -> Relation:
+    """The rows that end at an instant or later."""
+    return relation.take(np.flatnonzero(ends(relation) >= instant))
+
+
+def begins(relation: Relation) -> IntArray:
+    """When each row begins, in microseconds, rounded down."""
+    found: IntArray = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
+    return found
+
+
+def ends(relation: Relation) -> IntArray:
+    """When each row ends, in microseconds, rounded up."""
+    found: IntArray = relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64)
+    return found

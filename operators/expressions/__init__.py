@@ -1,0 +1,1 @@
+"""Evaluate expressions and predicates on segments and on samples, with certified bounds."""

@@ -1,0 +1,405 @@
+"""Expressions over a relation: polynomial arithmetic, with certified bounds (semantics 3.3, 4.2).
+
+Every operand is a number, or the name of a model of the relation at work, in which intermediate results are hidden columns
+(``#1``, ``#2``, …). So whatever cuts rows finer (``abs``, and what leaves the polynomials,
+:mod:`pulse.operators.expressions.lifting`) cuts all columns alike.
+
+================== ===============================================================================================
+``x + y, x - y``   ``ex + ey``; drifts add as well
+``a x, x / a``     ``|a| ex``, for a number ``a``; the drift too
+``x y``            ``|x| ey + |y| ex + ex ey``, with the largest ``|x|`` and ``|y|`` of the row's range
+``x ^ n``          ``(|x| + ex)^n - |x|^n``
+``distance2``      as the sum of two squares
+================== ===============================================================================================
+
+To each of these the rounding of the operation itself is added, and of evaluating what comes out (:mod:`pulse.kernels.rounding`);
+to the drift what that adds up to since the start of the group. A change of sign, a factor that is a power of two, and a sum of
+constants that is exact add nothing.
+
+A key or unmodelled attribute that is a number counts as a model of degree 0 without error; constants too. A null where a number
+is needed is an error. ``Elapsed`` stands for the hidden column :data:`ELAPSED`, which a MODEL clause provides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.decimals import as_doubles
+from pulse.core.expression import (
+    Arithmetic,
+    Column,
+    Constant,
+    Elapsed,
+    Expression,
+    Function,
+    Instant,
+    Negative,
+    Parameter,
+)
+from pulse.core.schema import Role
+from pulse.kernels.polynomial.arithmetic import add, multiply, subtract
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.rounding import GROWN, TERM, evaluation, magnitudes, sum_rounding, underflow
+from pulse.operators.data.grouping import about_own_start
+from pulse.operators.data.relation import Relation
+from pulse.operators.errors import DomainError, MissingValueError, OperandError, OperatorError
+from pulse.operators.expressions.plane_distortion import distorted, distortion
+
+Operand = float | str
+"""A number, or the name of a model (possibly hidden) of the relation at work."""
+
+ELAPSED = "#elapsed"
+
+
+def compute(relation: Relation, outputs: Sequence[tuple[str, Expression]]) -> Relation:
+    """The relation with these expressions as further modelled columns; rows may have been cut finer.
+
+    ``models``, ``err`` and (where known) ``drift`` get entries by these names, and ``columns`` is extended. A name that is
+    there already is replaced after all expressions have been evaluated on what it stood for.
+    """
+    work = Evaluation(relation)
+    named = [(name, work.as_model(work.operand(expression))) for name, expression in outputs]
+    done = work.relation
+    models, err, drift = without_hidden(done)
+    for name, source in named:
+        models[name], err[name] = done.models[source], done.err[source]
+        drift.pop(name, None)
+        if source in done.drift:
+            drift[name] = done.drift[source]
+    before = relation.columns
+    fresh = tuple(name for name, _ in outputs if name not in before.modelled)
+    columns = replace(before, modelled=(*before.modelled, *fresh))
+    return replace(done, columns=columns, models=models, err=err, drift=drift)
+
+
+def without_hidden(
+    relation: Relation,
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, FloatArray]]:
+    """``models``, ``err`` and ``drift`` of the columns that a relation owns to, as dictionaries of one's own."""
+    names = relation.columns.modelled
+    return (
+        {name: relation.models[name] for name in names},
+        {name: relation.err[name] for name in names},
+        {name: relation.drift[name] for name in names if name in relation.drift},
+    )
+
+
+class Evaluation:
+    """A relation at work: it gains hidden columns, and its rows may be cut finer, as expressions are evaluated."""
+
+    def __init__(
+        self, relation: Relation, operator: str = "expression", *, null: float | None = None
+    ) -> None:
+        self.relation = relation
+        self.operator = operator
+        self._null = null  # what stands for a null, when the caller sees to the rows that have one
+        self._known: dict[Expression, Operand] = {}
+        self._count = 0
+
+    # -- the rows -------------------------------------------------------------------------------------------
+
+    def add(self, c: FloatArray, err: FloatArray, drift: FloatArray | None = None) -> str:
+        """A hidden column of these coefficients, with this bound; returns its name."""
+        relation = self.relation
+        finite = np.isfinite(c).all(axis=1) & np.isfinite(err)
+        if not finite.all():
+            row = int(finite.argmin())
+            raise DomainError(
+                f"{self.operator}: a result at {relation.where(row)} is beyond the range of floating-point numbers; "
+                "scale the attributes down first"
+            )
+        self._count += 1
+        name = f"#{self._count}"
+        self.relation = replace(
+            relation,
+            models={**relation.models, name: c},
+            err={**relation.err, name: err},
+            drift=relation.drift if drift is None else {**relation.drift, name: drift},
+        )
+        return name
+
+    def refine(self, rows: IntArray, lo: FloatArray, hi: FloatArray, ref: IntArray) -> None:
+        """Cut the rows finer: all columns, hidden ones too, are taken along."""
+        old = self.relation
+        if len(rows) != len(old) or not (np.array_equal(ref, old.ref) and np.array_equal(lo, old.lo)):
+            self.relation = old.take(rows, lo=lo, hi=hi, ref=ref)
+
+    def near(self) -> None:
+        """Write rows that lie far from their reference about their own start: before anything is multiplied."""
+        old = self.relation
+        ref, lo, hi = about_own_start(old.ref, old.lo, old.hi)
+        if ref is not old.ref:
+            self.relation = old.take(np.arange(len(old)), ref=ref, lo=lo, hi=hi)
+
+    def sizes(self, name: str) -> FloatArray:
+        """Per row the largest absolute value of a model on the row's range, rounding included."""
+        low, high = self.values(name)
+        largest: FloatArray = np.maximum(np.abs(low), np.abs(high))
+        return largest
+
+    def values(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Per row between which values a model lies on the row's range, rounding included."""
+        relation = self.relation
+        low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+        rounding = evaluation(relation.models[name], relation.lo, relation.hi)
+        return low - rounding, high + rounding
+
+    def as_model(self, operand: Operand) -> str:
+        """The operand as a column: a number becomes a model of degree 0."""
+        if isinstance(operand, str):
+            return operand
+        n = len(self.relation)
+        return self.add(np.full((n, 1), operand), np.zeros(n), np.zeros(n))
+
+    # -- expressions ----------------------------------------------------------------------------------------
+
+    def operand(self, expression: Expression) -> Operand:
+        """The value of an expression; equal parts are evaluated once."""
+        if expression not in self._known:
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found by `add`
+                self._known[expression] = self._evaluate(expression)
+        return self._known[expression]
+
+    def _evaluate(self, expression: Expression) -> Operand:
+        assert not isinstance(expression, Parameter), f"parameter {expression} was not bound"
+        match expression:
+            case Constant(bool() | str()) | Instant():
+                raise OperandError(f"{self.operator}: expected a number, got {expression}")
+            case Constant(value):
+                return float(value)
+            case Column(name):
+                return self._column(name)
+            case Elapsed():
+                assert ELAPSED in self.relation.models, "only a MODEL clause speaks of elapsed time"
+                return ELAPSED
+            case Negative(operand):
+                return self.scaled(self.operand(operand), -1.0)
+            case Arithmetic("^", base, exponent):
+                return self._power(self.operand(base), exponent, expression)
+            case Arithmetic("/", left, right):
+                return self._quotient(self.operand(left), self.operand(right), expression)
+            case Arithmetic("*", left, right):
+                return self.product(self.operand(left), self.operand(right))
+            case Arithmetic(op, left, right):
+                return self.sum(self.operand(left), self.operand(right), 1.0 if op == "+" else -1.0)
+            case Function(name, arguments):
+                return self._function(name, [self.operand(one) for one in arguments], expression)
+        raise OperandError(f"{self.operator}: expected a number, got the predicate {expression}")
+
+    def _column(self, name: str) -> Operand:
+        relation = self.relation
+        role = relation.columns.role(name)
+        if role is Role.MODELLED:
+            return name
+        if role is Role.TIME:
+            raise OperandError(
+                f"{self.operator}: the time '{name}' is no number to compute with; compare it with an instant"
+            )
+        values = numbers_of(relation, name, self.operator)
+        missing = np.isnan(values)
+        if missing.any() and self._null is not None:
+            values = np.where(missing, self._null, values)
+        elif missing.any():
+            raise MissingValueError(
+                f"{self.operator}: '{name}' is null (or no number) for {relation.where(int(missing.argmax()))}; "
+                f"filter such rows away first, by a comparison of '{name}'"
+            )
+        zeros = np.zeros(len(relation))
+        return self.add(values[:, None], zeros, zeros)
+
+    def scaled(self, a: Operand, factor: float) -> Operand:
+        """``factor * a``."""
+        if isinstance(a, float):
+            return factor * a
+        # An unknown drift is infinite; times zero it is left alone, where it would become no number.
+        size = abs(factor)
+        return self._scaled(
+            a, self.relation.models[a] * factor, size, size or 1.0, exact=_is_power_of_two(size)
+        )
+
+    def _scaled(self, a: str, c: FloatArray, size: float, drifts: float, *, exact: bool) -> str:
+        """The column ``c``, which is ``a`` times a number of this size, each coefficient rounded once unless ``exact``."""
+        relation = self.relation
+        err, drift = relation.err[a] * size, relation.drift.get(a)
+        drift = None if drift is None else drift * drifts
+        if exact and size >= 1.0:
+            return self.add(c, err, drift)
+        magnitude = magnitudes(c, relation.lo, relation.hi)
+        some: BoolArray = (relation.models[a] != 0.0).any(axis=1) & (size > 0.0)
+        rounding = underflow(magnitude, some, c.shape[1], relation.lo, relation.hi)
+        if not exact:
+            rounding += TERM * c.shape[1] * magnitude
+        return self.add(c, err * GROWN + rounding, self._drifted(drift, rounding))
+
+    def _drifted(self, drift: FloatArray | None, rounding: FloatArray) -> FloatArray | None:
+        """A drift, and the integral of the rounding since the start of the group."""
+        if drift is None or not rounding.any():
+            return drift
+        grown: FloatArray = (drift + self.relation.accumulated(rounding)) * GROWN
+        return grown
+
+    def sum(self, a: Operand, b: Operand, sign: float = 1.0) -> Operand:
+        """``a + b``, or with ``sign = -1`` the difference."""
+        if isinstance(a, float) and isinstance(b, float):
+            return a + sign * b
+        if isinstance(b, float):
+            return self._moved(str(a), sign * b)
+        if isinstance(a, float):
+            return self._moved(str(self.scaled(b, sign)) if sign < 0 else b, a)
+        relation = self.relation
+        drift = None
+        if a in relation.drift and b in relation.drift:
+            drift = relation.drift[a] + relation.drift[b]
+        form = add if sign > 0 else subtract
+        x, y = relation.models[a], relation.models[b]
+        c = trimmed(form(x, y))
+        rounding = sum_rounding(c, x, sign * y[:, :1], relation.lo, relation.hi)
+        err = (relation.err[a] + relation.err[b]) * GROWN + rounding
+        return self.add(c, err, self._drifted(drift, rounding))
+
+    def _moved(self, a: str, by: float) -> str:
+        relation = self.relation
+        before = relation.models[a]
+        c = before.copy()
+        c[:, 0] += by
+        rounding = sum_rounding(c, before, np.full((len(c), 1), by), relation.lo, relation.hi)
+        return self.add(c, relation.err[a] + rounding, self._drifted(relation.drift.get(a), rounding))
+
+    def product(self, a: Operand, b: Operand) -> Operand:
+        """``a * b``."""
+        if isinstance(a, float):
+            return self.scaled(b, a)
+        if isinstance(b, float):
+            return self.scaled(a, b)
+        self.near()
+        relation = self.relation
+        ea, eb = relation.err[a], relation.err[b]
+        c = multiply(relation.models[a], relation.models[b])
+        ma, mb = self._magnitude(a), self._magnitude(b)
+        err = TERM * c.shape[1] * ma * mb
+        some = (ma + ea > 0.0) & (mb + eb > 0.0)
+        err += underflow(ma * mb, some, c.shape[1], relation.lo, relation.hi)
+        if ea.any() or eb.any():
+            err += (self.sizes(a) * eb + self.sizes(b) * ea + ea * eb) * GROWN
+        return self.add(c, err)
+
+    def _magnitude(self, name: str) -> FloatArray:
+        """Per row the sum of a model's terms, each as large as it gets: what roundings are proportional to."""
+        return magnitudes(self.relation.models[name], self.relation.lo, self.relation.hi)
+
+    def _power(self, base: Operand, exponent: Expression, expression: Expression) -> Operand:
+        n = self.operand(exponent)
+        if not isinstance(n, float) or n < 0 or n != int(n):
+            raise OperandError(
+                f"{self.operator}: {expression}: expected a whole number, 0 or more, as the power; "
+                "sqrt(…) is the root, and 1 / (…) the inverse"
+            )
+        if isinstance(base, float):
+            return float(base**n)
+        if n == 0:
+            return 1.0
+        if n == 1:
+            return base
+        self.near()
+        c = power = self.relation.models[base]
+        e = self.relation.err[base]
+        for _ in range(int(n) - 1):
+            c = multiply(c, power)
+        size = self._magnitude(base)
+        err = TERM * n * c.shape[1] * size**n
+        err += n * underflow(size**n, size + e > 0.0, c.shape[1], self.relation.lo, self.relation.hi)
+        if e.any():
+            x = self.sizes(base)
+            terms = [(x + e) ** j * x ** (n - 1 - j) for j in range(int(n))]
+            err += e * np.sum(terms, axis=0) * GROWN ** int(n)
+        return self.add(c, err)
+
+    def _quotient(self, a: Operand, b: Operand, expression: Expression) -> Operand:
+        if isinstance(b, float):
+            if b == 0.0:
+                raise DomainError(f"{self.operator}: {expression} divides by zero")
+            if isinstance(a, float):
+                return a / b
+            share = 1.0 / abs(b)
+            return self._scaled(a, self.relation.models[a] / b, share, share, exact=_is_power_of_two(abs(b)))
+        from pulse.operators.expressions.lifting import reciprocal
+
+        return self.product(a, reciprocal(self, b, expression))
+
+    def _function(self, name: str, arguments: list[Operand], expression: Expression) -> Operand:
+        from pulse.operators.expressions import lifting
+
+        if name in ("distance", "distance2"):
+            dx = self.as_model(self.sum(arguments[0], arguments[2], -1.0))
+            dy = self.as_model(self.sum(arguments[1], arguments[3], -1.0))
+            if name == "distance2":
+                made = self.sum(self.product(dx, dx), self.product(dy, dy))
+            else:
+                made = lifting.distance(self, dx, dy, expression)
+            return self._distorted(made, expression, arguments)
+        if name not in lifting.FUNCTIONS:
+            known = ", ".join((*lifting.FUNCTIONS, "distance", "distance2"))
+            raise OperatorError(f"{self.operator}: there is no function '{name}'; there are {known}")
+        return lifting.FUNCTIONS[name](self, self.as_model(arguments[0]), expression)
+
+    def _distorted(self, made: Operand, expression: Expression, ends: list[Operand]) -> Operand:
+        """A distance, or its square, with what the plane of its positions adds to its error."""
+        assert isinstance(expression, Function)
+        if expression.plane is None:
+            return made
+        name = self.as_model(made)
+        share = self.distortion(expression, ends)
+        share = distorted(0.0, 1.0, share)  # of the distance
+        if expression.name == "distance2":
+            share = (2.0 + share) * share
+        err, size = self.relation.err[name], self.sizes(name)
+        return self.add(self.relation.models[name], (err + share * (size + err)) * GROWN)
+
+    def distortion(self, distance: Function, ends: list[Operand]) -> FloatArray:
+        """Per row by which share a distance between these coordinates is off for the plane they are in; 0 without one."""
+        if distance.plane is None:
+            return np.zeros(len(self.relation))
+        spans = [self.values(one) if isinstance(one, str) else (one, one) for one in ends]
+        return np.broadcast_to(distortion(distance.plane, spans[0::2], spans[1::2]), len(self.relation))
+
+    def squares(self, dx: str, dy: str) -> str:
+        """``dx^2 + dy^2`` of the models alone, with the bound of its rounding: for those who bound the distance itself."""
+        self.near()
+        x, y = self.relation.models[dx], self.relation.models[dy]
+        c = add(multiply(x, x), multiply(y, y))
+        mx, my = self._magnitude(dx), self._magnitude(dy)
+        size, relation = mx**2 + my**2, self.relation
+        lost = underflow(size, mx + my > 0.0, c.shape[1], relation.lo, relation.hi)
+        return self.add(c, TERM * (c.shape[1] + 1) * size + 2.0 * lost)
+
+
+def numbers_of(relation: Relation, name: str, operator: str) -> FloatArray:
+    """A key or unmodelled column as one float per row, NaN for null; an error where it holds no numbers."""
+    per_group = name in relation.columns.key_names
+    column = relation.keys[relation.columns.key_names.index(name)] if per_group else relation.unmodelled[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise OperandError(f"{operator}: '{name}' holds {kind}; expected numbers to compute with")
+    values: FloatArray = as_doubles(column, safe=False).to_numpy(zero_copy_only=False)
+    return values[relation.group] if per_group else values
+
+
+def _is_power_of_two(size: float) -> bool:
+    """Whether a product with this rounds nothing (but what underflows)."""
+    return size == 0.0 or math.frexp(size)[0] == 0.5
+
+
+def trimmed(c: FloatArray) -> FloatArray:
+    """Without leading coefficients that are zero in every row: degrees decide what later steps cost."""
+    k = c.shape[1]
+    while k > 1 and not c[:, k - 1].any():
+        k -= 1
+    return c if k == c.shape[1] else np.ascontiguousarray(c[:, :k])

@@ -1,0 +1,1 @@
+"""Fit tuples to certified segments, unit by unit, and stitch the units."""

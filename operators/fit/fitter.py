@@ -1,0 +1,420 @@
+"""The model operator: tuples in, certified segments out, online and in one pass (semantics 2).
+
+1 Transforms: a :class:`Fitter` takes batches of tuples, keys interleaved as they come, and gives back the segments
+  that are closed. It keeps the tuples of every key's open segment, at most ``LONGEST`` intervals a key, and works when
+  what is new outweighs what is kept, so a tuple is looked at a bounded number of times whatever the batches' size.
+2 Bounds: it is where certificates come from; the kernels measure them.
+3 Inverts: the bounds it is given are the end of every inversion.
+4 Revises: a late tuple is set aside with a reason; the segments it would touch are known by key and time.
+5 Accents: none reach it; they are applied to tuples before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch, format_instant
+from pulse.core.errors import PulseError
+from pulse.core.keys import key_ranks
+from pulse.kernels.counting_sort import group
+from pulse.kernels.fit.greedy_lines import (
+    AUTO,
+    OPEN_SEGMENT,
+    OPEN_START,
+    POINT_SEGMENT,
+    SEGMENT,
+    Fitted,
+    fit,
+    unbounded,
+)
+from pulse.kernels.fit.greedy_polynomials import fit_polynomial
+from pulse.kernels.fit.truth_intervals import (
+    FRESH,
+    LATE,
+    NO_TIME,
+    NOT_A_NUMBER,
+    POINT,
+    SUPERSEDED,
+    USED,
+    Intervals,
+    intervals,
+    undecided,
+)
+from pulse.kernels.status import BOUND_MISSED, NOT_FINITE, OK
+from pulse.operators.data.tuple_columns import (
+    changes,
+    check_columns,
+    encode_keys,
+    needed_columns,
+    plain,
+    times,
+    values,
+)
+from pulse.operators.fit.key_boundaries import KeyEnds
+from pulse.operators.fit.slope_check import Keys, too_steep
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.units.key_ends import Drops
+
+REASONS = {LATE: "late", NOT_A_NUMBER: "not finite"}
+_RESTLESS = 0.5  # of the tuples: kept attributes that change more often make a model of no use
+_CHUNK = 1 << 21  # rows worked on at a time: row groups as most writers make them go in one pass
+
+
+class FitError(PulseError, ValueError):
+    """The data cannot be modelled as asked."""
+
+
+@dataclass
+class FitCounts:
+    """What became of the tuples."""
+
+    tuples: int = 0
+    late: int = 0
+    not_finite: int = 0
+    superseded: int = 0  # another tuple of the same key and instant came after it
+    missed: int = 0  # segments that could not keep an asked bound
+    truncated: int = 0  # times finer than a microsecond, rounded down
+    first_not_finite: str | None = None
+    lacking: dict[str, int] = field(default_factory=dict)  # of those not finite: which attribute is no number
+    changing: dict[str, int] = field(
+        default_factory=dict
+    )  # tuples at which a kept attribute changes, where most do
+
+    def add(self, other: FitCounts) -> None:
+        """Add another's counts; the first offender stays the first."""
+        self.tuples += other.tuples
+        self.late += other.late
+        self.not_finite += other.not_finite
+        self.superseded += other.superseded
+        self.missed += other.missed
+        self.truncated += other.truncated
+        self.first_not_finite = self.first_not_finite or other.first_not_finite
+        for mine, others in ((self.lacking, other.lacking), (self.changing, other.changing)):
+            for name, count in others.items():
+                mine[name] = mine.get(name, 0) + count
+
+
+class Fitter:
+    """The running state of one fit. Picklable; feed it with :meth:`push`, end it with :meth:`finish`."""
+
+    def __init__(
+        self,
+        spec: FitSpec,
+        *,
+        watermarks: Mapping[tuple[object, ...], int] | None = None,
+        chunk_rows: int = _CHUNK,
+        record: bool = False,
+        drops: Drops | None = None,
+    ) -> None:
+        self.spec = spec
+        self._drops = drops
+        self.counts = FitCounts()
+        self._chunk_rows = chunk_rows
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._kept: pa.Table | None = None
+        self._ids: dict[tuple[object, ...], int] = {}
+        self._watermark = np.empty(0, dtype=np.int64)
+        self._resume = np.empty((0, 1 + 2 * len(spec.schema.modelled)))
+        self._resumed = np.empty(0, dtype=bool)
+        self._has_kept = np.empty(0, dtype=bool)
+        self._aside: list[pa.Table] = []
+        self._recorded: list[pa.Table] | None = [] if record else None
+        self.ends = KeyEnds(spec)
+        for key, time in (watermarks or {}).items():
+            self._watermark = np.append(self._watermark[: self._id(key)], time)
+        self._grow()
+
+    def push(self, table: pa.Table | pa.RecordBatch) -> SegmentBatch | None:
+        """Take tuples; the segments that closed, if any work was done."""
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        check_columns(table.schema, self.spec.schema, "tuples")
+        if table.num_rows:
+            self._pending.append(table.select(needed_columns(self.spec.schema)))
+            self._pending_rows += table.num_rows
+        kept = 0 if self._kept is None else self._kept.num_rows
+        return self._work(final=False) if self._pending_rows >= max(self._chunk_rows, kept) else None
+
+    def finish(self) -> SegmentBatch:
+        """The rest: every open segment ends at its key's newest tuple."""
+        return self._work(final=True)
+
+    def take_aside(self) -> pa.Table | None:
+        """The tuples set aside since the last call, with their ``reason``."""
+        aside, self._aside = self._aside, []
+        return pa.concat_tables(aside, promote_options="permissive") if aside else None
+
+    def take_recorded(self) -> pa.Table | None:
+        """The tuples since the last call that the model is of, by key and time; for a fitter that was told to record them.
+
+        All but those set aside; of values that are no number, those that make a hole are among both.
+        """
+        recorded, self._recorded = self._recorded or [], None if self._recorded is None else []
+        return pa.concat_tables(recorded, promote_options="permissive") if recorded else None
+
+    # -- one pass over what is there ------------------------------------------------------------------------
+
+    def _work(self, *, final: bool) -> SegmentBatch:
+        schema = self.spec.schema
+        tables = [*([] if self._kept is None else [self._kept]), *self._pending]
+        kept = 0 if self._kept is None else self._kept.num_rows
+        self._pending, self._pending_rows, self._kept = [], 0, None
+        if not tables:
+            return SegmentBatch.empty(schema)
+        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+        if not final and self.spec.nonfinite == "hole":
+            table = self._without_undecided(table, kept)
+            if not table.num_rows:
+                return SegmentBatch.empty(schema)
+        encoded = encode_keys(table, schema)
+        order, offsets = group(encoded.codes, len(encoded.keys))
+        t, finer = times(table, schema, kept)
+        v = values(table, schema)
+        if order is not None:
+            t, v = t.take(order), v.take(order, axis=1)
+        grouped = (
+            table
+            if order is None or not schema.unmodelled
+            else table.select(schema.unmodelled_names).take(order)
+        )
+        change = changes(grouped, schema)
+        rows = np.arange(len(t)) if order is None else order
+        ids = np.array([self._id(key) for key in encoded.keys], dtype=np.int64)
+        self._grow()
+        before = self._watermark[ids]
+        watermark = np.where(self._has_kept[ids], NO_TIME, before)
+        found = intervals(
+            t,
+            v,
+            offsets,
+            self.spec.truth,
+            change,
+            watermark,
+            max_gap=-1 if self.spec.max_gap is None else self.spec.max_gap,
+            open_ended=not final,
+            holes=self.spec.nonfinite == "hole",
+            resumed=self._resumed[ids],
+            counted=np.bincount(encoded.codes[:kept], minlength=len(encoded.keys)),
+            used=self.ends.newest_tuples(ids),
+            ends=None if self._drops is None else self._drops.after(table, rows, t),
+        )
+        self.counts.superseded += found.superseded
+        self._note_changes(grouped, found, offsets, len(t) - kept)
+        self._watermark[ids] = np.maximum(before, watermark)
+        fitted = fit_rows(t, v, found, self.spec, np.ascontiguousarray(self._resume[ids]), encoded.keys)
+        self.counts.missed += int(fitted.missed.sum())
+        self._note(table, rows, t, v, found.verdict, encoded, kept, finer)
+        if self._recorded is not None:
+            self._record(table, rows, t, found.verdict, offsets, before, kept)
+        alone = self.ends.count_runs(found, t, ids, self._has_kept, self._resumed)
+        lone = np.flatnonzero(fitted.kind == POINT_SEGMENT)[
+            alone
+        ]  # runs of their own: no integral before them
+        fitted.drift[lone], fitted.delta[lone] = 0.0, 0.0
+        newest = np.column_stack([before, self._watermark[ids]])
+        self.ends.see(table, rows, t, v, found, offsets, ids, newest)
+        self._keep(table, rows, fitted, found, offsets, ids)
+        if final:
+            self.ends.settle(fitted, ids)
+        return self._segments(table, rows, t, fitted)
+
+    def _without_undecided(self, table: pa.Table, kept: int) -> pa.Table:
+        """Put off the tuples that those of the next batch may take the place of; what is kept is none of them."""
+        schema = self.spec.schema
+        v = values(table, schema)
+        if np.isfinite(v).all():
+            return table
+        encoded = encode_keys(table, schema)
+        order, offsets = group(encoded.codes, len(encoded.keys))
+        rows = np.arange(table.num_rows) if order is None else order
+        ids = [self._ids.get(key, len(self._watermark)) for key in encoded.keys]
+        known = np.append(self._watermark, NO_TIME)[np.minimum(ids, len(self._watermark))]
+        waits, t = np.zeros(table.num_rows, dtype=bool), times(table, schema, kept)[0]
+        waits[rows] = undecided(t[rows], v[:, rows], offsets, known)
+        if waits.any():
+            first = int(np.argmin(np.isfinite(v).all(axis=0)))  # it may be one of those put off
+            self._name_first(v[:, first], encoded.keys[encoded.codes[first]], int(t[first]))
+            self._pending = [table.filter(pa.array(waits))]
+            self._pending_rows = self._pending[0].num_rows
+            table = table.filter(pa.array(~waits))
+        return table
+
+    def _note(
+        self, table: pa.Table, rows: Any, t: Any, v: Any, verdict: Any, encoded: Any, kept: int, finer: int
+    ) -> None:
+        """Count what is new and set aside what has no place."""
+        counts = self.counts
+        counts.tuples += len(t) - kept
+        counts.truncated += finer
+        for code, reason in REASONS.items():
+            where = np.flatnonzero(verdict == code)
+            if not len(where):
+                continue
+            if code == LATE:
+                counts.late += len(where)
+            else:
+                counts.not_finite += len(where)
+                for name, row in zip(self.spec.schema.modelled_names, v, strict=True):
+                    if lacks := int(np.count_nonzero(~np.isfinite(row[where]))):
+                        counts.lacking[name] = counts.lacking.get(name, 0) + lacks
+                i = int(where[np.argmin(rows[where])])
+                self._name_first(v[:, i], encoded.keys[encoded.codes[rows[i]]], int(t[i]))
+            aside = table.take(pa.array(np.sort(rows[where])))
+            self._aside.append(aside.append_column("reason", pa.array([reason] * len(where))))
+
+    def _name_first(self, values: Any, key: tuple[object, ...], at: int) -> None:
+        """Name a tuple with a value that is no number, if it is the first one."""
+        if self.counts.first_not_finite is None:
+            names = self.spec.schema.modelled_names
+            bad = next(a for a in range(len(names)) if not np.isfinite(values[a]))
+            whose = zip(self.spec.schema.key_names, key, strict=True)
+            of = f" of {', '.join(f'{name} {value!r}' for name, value in whose)}" if key else ""
+            self.counts.first_not_finite = f"{names[bad]} = {values[bad]}{of} at {format_instant(at)}"
+
+    def _note_changes(self, grouped: pa.Table, found: Intervals, offsets: Any, new: int) -> None:
+        """Count by kept attribute at how many of the new tuples it changes, if something ends most intervals."""
+        schema = self.spec.schema
+        if not schema.unmodelled or np.count_nonzero(found.flag == FRESH) <= _RESTLESS * new:
+            return
+        within = np.ones(len(grouped), dtype=bool)
+        within[offsets[:-1][offsets[:-1] < len(grouped)]] = False
+        for name, type_ in schema.unmodelled:
+            code = changes(grouped, replace(schema, unmodelled=((name, type_),)))
+            count = int(np.count_nonzero((np.diff(code, prepend=code[:1]) != 0) & within))
+            self.counts.changing[name] = self.counts.changing.get(name, 0) + min(count, new)
+
+    def _record(
+        self, table: pa.Table, rows: Any, t: Any, verdict: Any, offsets: Any, before: Any, kept: int
+    ) -> None:
+        """Note the new tuples that count, by key and time; ``before``: each key's newest instant before this pass."""
+        assert self._recorded is not None
+        counts = (verdict == USED) | (verdict == SUPERSEDED)
+        if self.spec.nonfinite == "hole":
+            holes = verdict == NOT_A_NUMBER
+            for key in np.unique(np.searchsorted(offsets, np.flatnonzero(holes), side="right") - 1):
+                own = slice(offsets[key], offsets[key + 1])
+                known = counts[own] | holes[own]
+                newest = np.maximum.accumulate(np.where(known, np.maximum(t[own], before[key]), before[key]))
+                counts[own] |= holes[own] & (t[own] >= newest)
+        some = table.take(pa.array(rows[counts & (rows >= kept)]))
+        ranks = key_ranks([plain(some.column(name)) for name in self.spec.schema.key_names], some.num_rows)
+        order = np.lexsort(
+            (times(some, self.spec.schema)[0], ranks)
+        )  # stable: among equal times as they came
+        self._recorded.append(some.take(pa.array(order)))
+
+    def _keep(
+        self, table: pa.Table, rows: Any, fitted: Fitted, found: Intervals, offsets: Any, ids: Any
+    ) -> None:
+        """Keep the tuples of open segments, and where those begin.
+
+        Tuples that only repeat a step's value open and end no interval and are let go, so that what is kept is bounded.
+        """
+        self._resumed[ids] = False
+        self._has_kept[ids] = False
+        self._resume[ids] = 0.0
+        open_rows = np.flatnonzero((fitted.kind == OPEN_START) | (fitted.kind == OPEN_SEGMENT))
+        if not len(open_rows):
+            return
+        keep = np.zeros(len(rows), dtype=bool)
+        for i in open_rows:
+            key = fitted.key[i]
+            keep[fitted.tuple[i] : offsets[key + 1]] = True
+            which = ids[key]
+            self._has_kept[which] = True
+            self._resumed[which] = fitted.kind[i] == OPEN_SEGMENT
+            self._resume[which, 0] = fitted.lo[i]
+            self._resume[which, 1::2] = fitted.delta[i]
+            self._resume[which, 2::2] = fitted.drift[i]
+        needed = np.zeros(len(rows), dtype=bool)
+        needed[found.index[:, :2].ravel()] = True
+        self._kept = table.take(pa.array(rows[keep & needed & (found.verdict == USED)]))
+
+    def _segments(self, table: pa.Table, rows: Any, t: Any, fitted: Fitted) -> SegmentBatch:
+        schema = self.spec.schema
+        chosen = np.flatnonzero((fitted.kind == SEGMENT) | (fitted.kind == POINT_SEGMENT))
+        if not len(chosen):
+            return SegmentBatch.empty(schema)
+        tuples = rows[fitted.tuple[chosen]]
+        drifting = [a for a, (_, truth) in enumerate(schema.modelled) if truth != "samples"]
+        names = schema.modelled_names
+        return SegmentBatch.from_arrays(
+            schema,
+            keys={name: table.column(name).take(pa.array(tuples)) for name in schema.key_names},
+            ref=t[fitted.tuple[chosen]],
+            lo=fitted.lo[chosen],
+            hi=fitted.hi[chosen],
+            models={name: models_of(fitted, chosen, a, self.spec) for a, name in enumerate(names)},
+            err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
+            drift={names[a]: known(fitted.drift[chosen, a]) for a in drifting},
+            unmodelled={name: table.column(name).take(pa.array(tuples)) for name in schema.unmodelled_names},
+            at_rest=False,
+        )
+
+    def _id(self, key: tuple[object, ...]) -> int:
+        return self._ids.setdefault(key, len(self._ids))
+
+    def _grow(self) -> None:
+        more = len(self._ids) - len(self._watermark)
+        if more > 0:
+            self._watermark = np.concatenate([self._watermark, np.full(more, NO_TIME, dtype=np.int64)])
+        more = len(self._ids) - len(self._resume)
+        if more > 0:
+            self._resume = np.concatenate([self._resume, np.zeros((more, self._resume.shape[1]))])
+            self._resumed = np.concatenate([self._resumed, np.zeros(more, dtype=bool)])
+            self._has_kept = np.concatenate([self._has_kept, np.zeros(more, dtype=bool)])
+
+
+def fit_rows(t: Any, v: Any, found: Intervals, spec: FitSpec, resume: Any, keys: Keys) -> Fitted:
+    """Fit intervals with the kernel of the asked degree; an error names the key and instant that defeat it."""
+    steep = too_steep(t, v, found, spec, keys)
+    if steep is not None:
+        raise FitError(steep)
+    kernel = fit_polynomial if spec.degree > 1 else fit
+    fitted, status = kernel(t, v, found, spec.bounds, spec.truth, resume, degree=spec.degree)
+    if status == NOT_FINITE:
+        row = int(np.argmax(unbounded(fitted)))
+        raise FitError(
+            f"fit: key {keys[int(fitted.key[row])]!r} at {format_instant(int(t[fitted.tuple[row]]))}: values change by more than "
+            "float64 can hold in one second; scale the attribute down, or set such values aside"
+        )
+    if status not in (OK, BOUND_MISSED):
+        key, at = _defeated(t, found, fitted)
+        raise FitError(
+            f"fit: key {keys[key]!r} after {format_instant(int(t[at]))}: piecewise constants cannot follow a sloping truth "
+            'within the bound; use degree 1, or a bound with a floor ("0.05% or 0.001")'
+        )
+    return fitted
+
+
+def known(drift: Any) -> Any:
+    """Drifts as a column: null, unknown, where an integral is beyond what floats hold."""
+    finite = np.isfinite(drift)
+    return drift if finite.all() else pa.array(drift, mask=~finite)
+
+
+def _defeated(t: Any, found: Intervals, fitted: Fitted) -> tuple[int, int]:
+    """The key and the tuple that open the first interval that no segment carries to its end."""
+    opener, ender, key = found.index[found.flag < POINT].T
+    if not len(fitted.key):
+        return (int(key[0]), int(opener[0])) if len(key) else (0, 0)
+    last = int(fitted.key[-1])
+    end = t[fitted.tuple[-1]] + int(np.round(fitted.hi[-1] * 1e6))
+    left = np.flatnonzero((key > last) | ((key == last) & (t[ender] > end)))
+    return (int(key[left[0]]), int(opener[left[0]])) if len(left) else (last, int(fitted.tuple[-1]))
+
+
+def models_of(fitted: Fitted, chosen: Any, a: int, spec: FitSpec) -> Any:
+    """Coefficients of attribute ``a``: of one width, or ragged where the degree was chosen per segment."""
+    coefficients = fitted.coefficients[chosen, a]
+    if spec.degree != AUTO:
+        return coefficients
+    count = fitted.count[chosen]
+    within = np.arange(coefficients.shape[1]) < count[:, None]
+    return coefficients[within], np.concatenate([[0], np.cumsum(count)])

@@ -1,0 +1,451 @@
+"""Stitching work units: what lies between one unit's newest tuple of a key and the next unit's first.
+
+Every unit fits its own tuples, so between two units of a key one interval of the truth is missing. It is fitted
+like any other (a cut may add segment boundaries, and nothing else)::
+
+    unit 0   |--------|---|--o            o  a key's newest tuple in its unit
+    joint                    |-----|      x  its first tuple in the next one
+    unit 1                         x---|--------|--o
+
+Integrals go on from unit to unit: the drift of a unit's segments counts from the unit's own start, to which the
+difference that was there before is added. A fit ends with that difference as small as it can, and the joint takes
+up what is left, so it does not pile up.
+
+A part is a table with the columns of a segment batch and ``_unit`` (order of arrival) and ``_part``: SEGMENTS, or one of
+those that tell of a key's ends (:mod:`pulse.operators.fit.key_boundaries`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch, Truth
+from pulse.core.bounds import Absolute
+from pulse.core.keys import key_ranks
+from pulse.core.segment.order import Ranges
+from pulse.kernels.fit.constraints import LEAST, ROUNDING, SPARE
+from pulse.kernels.fit.greedy_lines import SEGMENT
+from pulse.kernels.fit.truth_intervals import NO_TIME, intervals
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.operators.fit.fitter import fit_rows, known, models_of
+from pulse.operators.fit.key_boundaries import FIRST, HOLE, LAST, LAST_APART, SECOND, SEGMENTS, TOUCHING
+from pulse.operators.fit.points import counted_anew
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.stitch_order import arranged, at_rest
+from pulse.operators.units.key_ends import Drops
+
+UNIT, PART = "_unit", "_part"
+_NONE = -1
+
+
+def part_table(batch: SegmentBatch, unit: int, part: int) -> pa.Table:
+    """A batch as a part."""
+    table = pa.Table.from_batches([batch.to_arrow()])
+    table = table.append_column(UNIT, pa.repeat(pa.scalar(unit, pa.int64()), len(batch)))
+    return table.append_column(PART, pa.repeat(pa.scalar(part, pa.int8()), len(batch)))
+
+
+class Stitched(NamedTuple):
+    """``segments`` at rest, sorted by key and time.
+
+    ``closing`` says which of them are points that end a key: they go when the key goes on. ``ends`` is each key's newest
+    tuple as a part; ``missed`` counts segments that only here do not keep an asked bound, ``superseded`` the newest tuples of
+    units at whose instant a later unit has another one of their key.
+    """
+
+    segments: SegmentBatch
+    closing: Any
+    ends: pa.Table
+    missed: int = 0
+    superseded: int = 0
+
+
+class LateUnits(NamedTuple):
+    """Visits that begin before an earlier unit of their key ended: tuples before the ``watermark`` are late."""
+
+    keys: pa.Table
+    unit: Any
+    watermark: Any
+
+
+def stitch(parts: pa.Table, spec: FitSpec, drops: Drops | None = None) -> Stitched | LateUnits:
+    """All parts of some keys, made one; or which units must be fitted again with a watermark first.
+
+    ``drops``: where attributes are dropped, as the units' fitters know it.
+    """
+    columns = [parts.column(name).combine_chunks() for name in spec.schema.key_names]
+    ranks = key_ranks(columns, parts.num_rows)
+    unit, part = parts.column(UNIT).to_numpy(), parts.column(PART).to_numpy()
+    ref, lo = parts.column("ref").cast(pa.int64()).to_numpy(), parts.column("lo").to_numpy()
+    order = arranged(ranks, unit, part, ref, lo)
+    table = parts.drop_columns([UNIT, PART]).take(pa.array(order))
+    batch = SegmentBatch.from_arrow(table, spec.schema, check=False)
+    visits = _Visits(batch, ranks[order], unit[order], part[order], spec)
+    late = visits.late()
+    if late is not None:
+        return late
+    visits.take_holes_on()
+    visits.find_joints(drops)
+    if spec.schema.points:
+        return _stitched_points(visits, ranks[order])
+    visits.join()
+    segments, closing = visits.segments()
+    return Stitched(segments, closing, visits.ends(), visits.missed, visits.superseded())
+
+
+def _stitched_points(visits: _Visits, ranks: Any) -> Stitched:
+    """Tuples kept as points have nothing between them; those of one instant are counted over all units.
+
+    All points of a key's newest instant are closing ones: a fit that goes on counts on from them.
+    """
+    batch, rows = visits.batch, visits.rows
+    segments = counted_anew(
+        batch.take(rows[np.lexsort((visits.unit_of(rows), batch.ref[rows], ranks[rows]))])
+    )
+    key, t = segments.key_ranks, segments.ref
+    last = np.flatnonzero(np.append(np.diff(key) != 0, True)[: len(segments)])
+    newest = t[last][np.searchsorted(last, np.arange(len(segments)))]
+    visits.begin_nothing()
+    return Stitched(segments, t == newest, visits.ends())
+
+
+class _Visits:
+    """A visit is one key's stay in one unit; visits of a key stand in the units' order."""
+
+    def __init__(self, batch: SegmentBatch, ranks: Any, unit: Any, part: Any, spec: FitSpec) -> None:
+        self.batch, self.spec = batch, spec
+        fresh = (
+            np.append(True, (np.diff(ranks) != 0) | (np.diff(unit) != 0)) if len(batch) else np.zeros(0, bool)
+        )
+        self.visit = np.cumsum(fresh) - 1  # of each row
+        self.count = int(fresh.sum())
+        self.key = ranks[fresh]
+        self.rows = np.flatnonzero(part == SEGMENTS)
+        self.first, self.hole, second = (self._row_of(part == code) for code in (FIRST, HOLE, SECOND))
+        self.last = self._row_of((part == LAST) | (part == LAST_APART) | (part == TOUCHING))
+        seen = self.last != _NONE
+        self.is_open = seen & (part[self.last] == LAST) if len(part) else seen
+        self.touches = seen & (part[self.last] == TOUCHING) if len(part) else seen
+        self.unbroken = second == _NONE
+        over = np.where(self.unbroken, np.iinfo(np.int64).max, batch.ref[second] if len(batch) else 0)
+        begin = batch.ref[self.rows] + np.floor(batch.lo[self.rows] * 1e6).astype(np.int64)
+        over = over[self.visit[self.rows]]
+        self.in_first_run = (begin < over) | ((begin == over) & batch.is_point[self.rows])
+        self.unit = unit[fresh]
+        self.lines = any(truth is Truth.LINEAR for _, truth in spec.schema.modelled)
+
+    def _row_of(self, mask: Any) -> Any:
+        rows = np.full(self.count, _NONE)
+        rows[self.visit[mask]] = np.flatnonzero(mask)
+        return rows
+
+    def take_holes_on(self) -> None:
+        """Let visits of nothing but holes be part of the next one of their key: what comes there may take a hole's place."""
+        next_is = np.append(self.key[1:] == self.key[:-1], False)[: self.count]
+        gone = (self.first == _NONE) & (self.hole != _NONE) & next_is
+        if not gone.any():
+            return
+        for one in np.flatnonzero(gone):  # in order of time: the earliest of several holes is that of all
+            self.hole[one + 1] = self.hole[one]
+        kept = ~gone
+        self.visit = (np.cumsum(kept) - kept)[self.visit]
+        for name in ("key", "first", "hole", "last", "is_open", "touches", "unbroken", "unit"):
+            setattr(self, name, getattr(self, name)[kept])
+        self.count = int(kept.sum())
+
+    def find_joints(self, drops: Drops | None) -> None:
+        """Which visits go on into the next one of their key, and how long after.
+
+        Where a hole opens the next visit, steps hold until then, and nothing goes on. A hole that a number of its own instant
+        follows is none, but for lines that would have to arrive there.
+        """
+        self.goes_on, self.holds = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
+        self.gap = np.zeros(self.count, dtype=np.int64)
+        known = self.is_open | self.touches
+        here = np.flatnonzero((self.key[:-1] == self.key[1:]) & known[:-1])
+        begin, hole = self._refs(self.first[here + 1]), self._refs(self.hole[here + 1])
+        newest = self.batch.ref[self.last[here]]
+        gap = np.minimum(begin, hole) - newest
+        within = gap >= 0 if self.spec.max_gap is None else (gap >= 0) & (gap <= self.spec.max_gap)
+        whole = (self.hole[here + 1] == _NONE) | ((hole == begin) & ((not self.lines) | (hole == newest)))
+        goes_on = within & whole & (self.is_open[here] | (gap == 0))
+        if self.lines and drops is not None:
+            goes_on &= begin < self._dropped(here, drops)
+        self.goes_on[here] = goes_on
+        self.holds[here] = within & ~whole & (gap > 0) & (not self.lines) & self.is_open[here]
+        self.gap[here] = gap
+
+    def _dropped(self, visits: Any, drops: Drops) -> Any:
+        """When an attribute of each visit's newest tuple is dropped."""
+        rows = self.last[visits]
+        table = pa.Table.from_batches([self.batch.to_arrow()])
+        return drops.after(table, rows, self.batch.ref[rows])
+
+    def _refs(self, rows: Any) -> Any:
+        """Instants of rows; the end of time where there is none."""
+        never = np.iinfo(np.int64).max
+        return (
+            np.where(rows == _NONE, never, self.batch.ref[rows])
+            if len(self.batch)
+            else np.full(len(rows), never)
+        )
+
+    def unit_of(self, rows: Any) -> Any:
+        """The unit of each row."""
+        return self.unit[self.visit[rows]]
+
+    def begin_nothing(self) -> None:
+        """No difference of integrals that a visit begins with, nor weight that it carries, for rounding; no joints."""
+        batch, names = self.batch, self.spec.schema.modelled_names
+        self.begin = np.zeros((self.count, len(names)))
+        self.weight = np.zeros_like(self.begin)
+        self.handed, self.handed_weight = (
+            np.zeros_like(self.begin),
+            np.zeros_like(self.begin),
+        )  # after a joint
+        self.joints: list[SegmentBatch] = []
+        self.joint_keys: list[Any] = []
+        self.missed = 0
+        self.own = np.column_stack([np.asarray(batch.drift(name).filled(0.0)) for name in names])
+
+    def join(self) -> None:
+        """Fit the joints, wave by wave: every key's first joint, then every second one, as each hands its drift on."""
+        self.begin_nothing()
+        own, own_weight = self.own, self.own_weights
+        nth = np.arange(self.count) - np.maximum.accumulate(
+            np.where(np.append(True, np.diff(self.key) != 0)[: self.count], np.arange(self.count), 0)
+        )
+        for wave in range(int(nth.max(initial=0)) + 1):
+            here = np.flatnonzero((self.goes_on | self.holds) & (nth == wave))
+            same_run = self.unbroken[here, None]
+            delta = own[self.last[here]] + np.where(same_run, self.begin[here], 0.0)
+            weight = own_weight[here] + np.where(same_run, self.weight[here], 0.0)
+            apart = self.gap[here] > 0
+            if apart.any():
+                joint, delta[apart], weight[apart] = self._fit_joints(
+                    here[apart], delta[apart], weight[apart]
+                )
+                self.joints.append(joint)
+            on = self.goes_on[here]
+            self.handed[here], self.handed_weight[here] = delta, weight
+            self.begin[here[on] + 1], self.weight[here[on] + 1] = delta[on], weight[on]
+
+    @cached_property
+    def own_weights(self) -> Any:
+        """Per visit and attribute the integral of the magnitudes, as rounding counts it; nothing where all is exact."""
+        batch, rows = self.batch, self.rows
+        visit = self.visit[rows]
+        weight = np.zeros_like(self.begin)
+        for a, (name, truth) in enumerate(self.spec.schema.modelled):
+            with np.errstate(over="ignore"):  # beyond floats: unknown
+                weight_of_row = _magnitudes(batch, name)[rows] * (batch.hi[rows] - batch.lo[rows]) + LEAST
+            inexact = (batch.err(name)[rows] > 0) | (self.own[rows, a] > 0)
+            inexact_rows = np.bincount(visit[inexact], minlength=self.count)
+            weight[:, a] = np.bincount(visit, weight_of_row, minlength=self.count)
+            weight[inexact_rows == 0, a] = 0.0
+            if truth is not Truth.SAMPLES:
+                unknown = np.ma.getmaskarray(batch.drift(name))[rows]
+                weight[visit[unknown], a] = np.inf  # so is what goes on from it
+            handing = self.is_open | self.touches
+            weight[handing, a] += batch.err(name)[self.last[handing]]  # what a stored model hands on
+        return weight
+
+    def _fit_joints(self, visits: Any, delta: Any, weight: Any) -> tuple[SegmentBatch, Any, Any]:
+        """Segments of the truth between two tuples per visit; the differences of the integrals and the weights after them."""
+        batch, spec, n = self.batch, self.spec, len(visits)
+        after = np.where(self.holds[visits], self.hole[visits + 1], self.first[visits + 1])
+        ends = np.column_stack([self.last[visits], after]).ravel()
+        t = batch.ref[ends]
+        t[1::2] = t[::2] + self.gap[visits]
+        v = np.ascontiguousarray([batch.coefficients(name)[ends, 0] for name in spec.schema.modelled_names])
+        offsets = np.arange(0, 2 * n + 1, 2)
+        nothing, watermark = np.zeros(0, dtype=np.int64), np.full(n, NO_TIME, dtype=np.int64)
+        # The tuple at the end counts as another even when it repeats the value, so that the truth between them is an interval.
+        found = intervals(t, v, offsets, spec.truth, nothing, watermark, resumed=np.ones(n, dtype=bool))
+        resume = np.zeros((n, 1 + 2 * len(spec.schema.modelled)))
+        resume[:, 1::2], resume[:, 2::2] = delta, weight
+        keys = _Keys(batch, spec.schema.key_names, self.last[visits])
+        fitted = fit_rows(t, v, found, spec, resume, keys)
+        chosen = np.flatnonzero(fitted.kind == SEGMENT)
+        self.missed += int(np.count_nonzero(fitted.missed[chosen]))
+        final = chosen[np.append(np.diff(fitted.key[chosen]) != 0, True)]
+        old = batch.take(self.last[visits[fitted.key[chosen]]]).to_arrow()
+        self.joint_keys.append(self.key[visits[fitted.key[chosen]]])
+        names = spec.schema.modelled_names
+        joint = SegmentBatch.from_arrays(
+            spec.schema,
+            keys={name: old.column(name) for name in spec.schema.key_names},
+            ref=t[fitted.tuple[chosen]],
+            lo=fitted.lo[chosen],
+            hi=fitted.hi[chosen],
+            models={name: models_of(fitted, chosen, a, spec) for a, name in enumerate(names)},
+            err={name: fitted.err[chosen, a] for a, name in enumerate(names)},
+            drift={
+                name: known(fitted.drift[chosen, a])
+                for a, (name, truth) in enumerate(spec.schema.modelled)
+                if truth is not Truth.SAMPLES
+            },
+            unmodelled={name: old.column(name) for name in spec.schema.unmodelled_names},
+            at_rest=False,
+        )
+        weight = weight.copy()
+        for a, name in enumerate(names):
+            inexact = (fitted.err[chosen, a] > 0) | (fitted.drift[chosen, a] > 0)
+            with np.errstate(over="ignore"):
+                size = np.where(inexact, _magnitudes(joint, name) * (joint.hi - joint.lo), 0.0)
+            np.add.at(weight[:, a], fitted.key[chosen], size)
+        return joint, fitted.delta[final], weight
+
+    def late(self) -> LateUnits | None:
+        """Visits that begin before the newest tuple of the visits before them."""
+        never = np.iinfo(np.int64).max
+        begins, hole = self._refs(self.first), self._refs(self.hole)
+        seen = np.where(self.last == _NONE, NO_TIME, self._refs(self.last))
+        seen = np.where((self.last == _NONE) & (hole != never), hole + self._apart(self.hole), seen)
+        newest = _running_max_before(seen, self.key)
+        late = np.flatnonzero(np.minimum(begins, hole) < newest)
+        if not len(late):
+            return None
+        row = np.where(self.first[late] == _NONE, self.hole[late], self.first[late])
+        keys = pa.Table.from_batches([self.batch.take(row).to_arrow()]).select(
+            list(self.spec.schema.key_names)
+        )
+        return LateUnits(keys, self.unit[late], newest[late])
+
+    def superseded(self) -> int:
+        """How many visits begin at the very instant of the newest tuple before them; within visits fitters count."""
+        newest = np.where(self.last == _NONE, NO_TIME, self._refs(self.last) + self._apart(self.last))
+        begin = self._refs(self.first)
+        return int(np.count_nonzero((self.first != _NONE) & (begin == _running_max_before(newest, self.key))))
+
+    def _apart(self, rows: Any) -> Any:
+        """How long after the instants of these rows their tuples lie, in microseconds: before them, where holes came after."""
+        return np.round(self.batch.lo[rows] * 1e6).astype(np.int64) if len(self.batch) else 0
+
+    def ends(self) -> pa.Table:
+        """Each key's newest tuple over all its visits, with the difference of the integrals that stands there, as a part."""
+        last = np.maximum.accumulate(np.where(self.last == _NONE, _NONE, np.arange(self.count)))
+        final = np.flatnonzero(np.append(np.diff(self.key) != 0, True)[: self.count])
+        # A last visit of nothing but holes ends what the visit before it knew.
+        known = last[final] != _NONE
+        known &= self.key[last[final]] == self.key[final] if self.count else False
+        final, visit = final[known], last[final[known]]
+        ended = final != visit
+        is_open = self.is_open[visit] & ~ended
+        newest = self.batch.ref[self.last[visit]]
+        hole = np.where(ended, self._refs(self.hole[final]), newest)
+        length = np.where(ended, self._apart(self.hole[final]), 0)
+        held = self.holds[visit]
+        touches = np.where(ended, (held | (hole == newest)) & (length == 0), self.touches[visit])
+        table = pa.Table.from_batches([self.batch.take(self.last[visit]).to_arrow()])
+        own, begun = self.own[self.last[visit]], np.where(self.unbroken[visit, None], self.begin[visit], 0.0)
+        weight = self.own_weights[visit] + np.where(self.unbroken[visit, None], self.weight[visit], 0.0)
+        delta = np.where(held[:, None], self.handed[visit], own + begun)
+        weight = np.where(held[:, None], self.handed_weight[visit], weight)
+        for a, name in enumerate(self.spec.schema.modelled_names):
+            for column, values in ((f"{name}_drift", delta), (f"{name}_err", weight)):
+                told = pa.array(np.where(is_open | touches, values[:, a], 0.0))
+                table = table.set_column(table.schema.get_field_index(column), column, told)
+        later = np.maximum(hole + length, newest) - newest
+        ref = pa.array(newest + later).cast(pa.timestamp("us"))
+        apart = pa.array((self._apart(self.last[visit]) - later) / 1e6)
+        for column, told in (("ref", ref), ("lo", apart), ("hi", apart)):
+            table = table.set_column(table.schema.get_field_index(column), column, told)
+        part = np.where(is_open, LAST, np.where(touches, TOUCHING, LAST_APART))
+        return table.append_column(PART, pa.array(part, pa.int8()))
+
+    def segments(self) -> tuple[SegmentBatch, Any]:
+        """The units' own segments and the joints, by key and time, and which are points that end a key.
+
+        Drifts count from the key's start; points that the next stretch replaces are left out.
+        """
+        kept = ~self._replaced()
+        rows = self.rows[kept]
+        visit = self.visit[rows]
+        whole = SegmentBatch.concat([self.batch, *self.joints], at_rest=False) if self.joints else self.batch
+        rows = np.append(rows, np.arange(len(self.batch), len(whole)))
+        keys = np.concatenate([self.key[visit], *self.joint_keys])
+        order, closing = at_rest(Ranges(keys, whole.ref[rows], whole.lo[rows], whole.hi[rows]))
+        table = whole.take(rows[order]).to_arrow()
+        inherited = np.abs(self.begin) + ROUNDING * self.weight
+        begun = np.zeros((len(rows), self.begin.shape[1]))
+        begun[: len(visit)] = np.where(self.in_first_run[kept, None], inherited[visit], 0.0)
+        if begun.any():
+            begun = begun[order]
+            for a, name in enumerate(self.spec.schema.modelled_names):
+                at = table.schema.get_field_index(f"{name}_drift")
+                drift = np.ma.filled(SegmentBatch(table, self.batch.schema).drift(name), np.nan) + begun[:, a]
+                table = table.set_column(at, f"{name}_drift", pa.array(drift, mask=~np.isfinite(drift)))
+                self.missed += _exceeding(SegmentBatch(table, self.batch.schema), self.spec, a, begun[:, a])
+        return SegmentBatch(table, self.batch.schema), closing
+
+    def _replaced(self) -> Any:
+        """Points that end a visit which goes on; and, of straight truths, a lone first tuple at which a joint arrives."""
+        batch, rows = self.batch, self.rows
+        visit, point = self.visit[rows], batch.is_point[rows]
+        follows = self.goes_on | self.holds
+        replaced = point & follows[visit] & (batch.ref[rows] == batch.ref[self.last[visit]])
+        if all(truth is Truth.LINEAR for _, truth in self.spec.schema.modelled):
+            arrives = np.append(False, self.goes_on & (self.gap > 0))[:-1][visit]
+            same = point & arrives & (batch.ref[rows] == batch.ref[self.first[visit]])
+            for name in self.spec.schema.modelled_names:
+                value = batch.coefficients(name)[:, 0]
+                same &= value[rows] == value[self.first[visit]]
+            replaced |= same
+        return replaced
+
+
+def _exceeding(segments: SegmentBatch, spec: FitSpec, a: int, begun: Any) -> int:
+    """How many segments may exceed the bound that was asked on their integral by what they inherit, and did not without it."""
+    asked, name = spec.drift[a], spec.schema.modelled_names[a]
+    if asked is None:
+        return 0
+    c = segments.coefficients(name)
+    ends = evaluate(c, segments.lo), evaluate(c, segments.hi)
+    least = np.where((ends[0] < 0) != (ends[1] < 0), 0.0, np.minimum(*np.abs(ends))) - segments.err(name)
+    bound = asked.at(np.maximum(least, 0.0))
+    drift = np.ma.filled(segments.drift(name), np.inf)
+    # Of a bound that follows the truth it is not known where in the segment the drift is largest: fits leave a part of it.
+    over = drift > bound if isinstance(asked, Absolute) else ~(begun <= SPARE * bound)
+    return int(np.count_nonzero((begun != 0.0) & over & ~(drift - begun > bound)))
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of some rows, looked up one by one: only an error names one."""
+
+    batch: SegmentBatch
+    names: tuple[str, ...]
+    rows: Any
+
+    def __getitem__(self, i: int) -> tuple[object, ...]:
+        row = self.batch.to_arrow().slice(int(self.rows[i]), 1)
+        return tuple(row.column(name)[0].as_py() for name in self.names)
+
+
+def _running_max_before(values: Any, key: Any) -> Any:
+    """Per row the largest value of the rows before it with the same key; NO_TIME where there is none. Keys do not fall."""
+    out = np.full(len(values), NO_TIME, dtype=np.int64)
+    if len(values) < 2:
+        return out
+    distinct, rank = np.unique(values, return_inverse=True)
+    group = np.cumsum(np.append(True, np.diff(key) != 0))
+    newest = np.maximum.accumulate(group * len(distinct) + rank) - group * len(distinct)
+    same = key[1:] == key[:-1]
+    out[1:][same] = distinct[newest[:-1][same]]
+    return out
+
+
+def _magnitudes(batch: SegmentBatch, name: str) -> Any:
+    """Per segment, no less than the sizes of truth and model that were added up in it."""
+    c = batch.coefficients(name)
+    x = np.maximum(np.abs(batch.lo), np.abs(batch.hi))
+    size = np.abs(c[:, -1])
+    for j in range(c.shape[1] - 2, -1, -1):
+        size = size * x + np.abs(c[:, j])
+    return 2.0 * size + batch.err(name) + LEAST

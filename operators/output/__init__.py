@@ -1,0 +1,1 @@
+"""Turn segments into rows and changelogs: sampling, summaries, bound checks, diffs."""

@@ -1,0 +1,1 @@
+"""Patch stored window results under revisions, without reading the window's input again."""

@@ -1,0 +1,152 @@
+"""Patches: results corrected from the results that were given, without the input around them (semantics 7.5).
+
+What patches have in common: old and new rows of a window's input, stretch by stretch (a group each), cut where either
+changes; the time around them filled with a value that changes nothing; and the stored results cut where what is added to them
+changes::
+
+    old      [--a--)[----b----)              changes      fill[a→c)[a→d)[b→d)fill
+    new      [-c-)[-----d-----)              window of it    (closing times)
+                                             results      [----)[--------)[------)     + , or the larger of both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.instants import gaps, tolerances
+from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair
+from pulse.operators.data.relation import Relation
+
+
+class Function(NamedTuple):
+    """A piecewise polynomial for each group: pieces ``offsets[g]:offsets[g + 1]``."""
+
+    offsets: IntArray
+    ref: IntArray
+    lo: FloatArray
+    hi: FloatArray
+    c: FloatArray
+
+
+class Compared(NamedTuple):
+    """Cells of old and new rows of each group; ``index[:, 0]`` are rows of the old, ``index[:, 1]`` of the new, or -1.
+
+    ``alike`` says of each group whether both speak of the same time, with the same certainty and, but for
+    :data:`SLIGHT`, the same bounds; ``more_err`` and ``more_drift`` by how much the new bounds are larger at most.
+    """
+
+    cells: Cells
+    alike: BoolArray
+    more_err: FloatArray
+    more_drift: FloatArray
+
+
+SLIGHT = 1e-6
+"""By what share bounds may differ and still be called the same: a correction of a model adds its rounding to them."""
+
+
+def compared(old: Relation, new: Relation, argument: str, *, bounds: bool) -> Compared:
+    """Old and new rows side by side. Without ``bounds`` err and drift may differ."""
+    both = Relation.concat([_with_drift(one, argument) for one in (old, new)])
+    n = old.groups
+    both = both.select_groups(np.arange(2 * n).reshape(2, n).T.ravel())
+    offsets = np.stack([both.offsets[:-1:2], both.offsets[1::2], both.offsets[2::2]], axis=1)
+    cells = align(both.ref, both.lo, both.hi, offsets, outer=True)
+    a, b = cells.index[:, 0], cells.index[:, 1]
+    good = (a >= 0) & (b >= 0) & (both.certainty[a] == both.certainty[b])
+    more = [np.zeros(n), np.zeros(n)]
+    if bounds:
+        group = np.repeat(np.arange(n), np.diff(cells.offsets))
+        for largest, limits in zip(more, (both.err[argument], both.drift[argument]), strict=True):
+            grown = _grown(limits[a], limits[b])
+            good &= np.abs(grown) <= SLIGHT * np.minimum(limits[a], limits[b])
+            np.maximum.at(largest, group, np.where(good, grown, 0.0))
+    bad = np.concatenate(([0], np.cumsum(~good)))[cells.offsets]
+    # Back to rows of the two relations: of every group the old rows stand before the new.
+    ahead_old = np.concatenate(([0], np.cumsum(np.diff(new.offsets))))[:-1]
+    group = np.repeat(np.arange(n), np.diff(cells.offsets))
+    index = np.stack(
+        [
+            np.where(a >= 0, a - ahead_old[group], -1),
+            np.where(b >= 0, b - old.offsets[group + 1], -1),
+        ],
+        axis=1,
+    )
+    return Compared(cells._replace(index=index), np.diff(bad) == 0, *more)
+
+
+def _grown(old: FloatArray, new: FloatArray) -> FloatArray:
+    """By how much bounds grew; not at all where they are the same, also where both are infinite."""
+    same = old == new
+    found: FloatArray = np.subtract(new, old, out=np.zeros(len(old)), where=~same)
+    return found
+
+
+def _with_drift(relation: Relation, argument: str) -> Relation:
+    """The attribute's drift alone, infinite where it is not known."""
+    drift = relation.drift.get(argument)
+    return replace(
+        relation, drift={argument: np.full(len(relation), np.inf) if drift is None else drift}, lineage=None
+    )
+
+
+def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill: FloatArray) -> Function:
+    """The cells' polynomials, and the constant ``fill[g]`` in all other time of ``[around[0][g], around[1][g])`` (microseconds).
+
+    Every group has a cell, and its time reaches beyond them.
+    """
+    n = len(cells.offsets) - 1
+    m = len(cells.ref)
+    first, last = cells.offsets[:-1], cells.offsets[1:] - 1
+    group = np.repeat(np.arange(n), np.diff(cells.offsets))
+    gap = gaps(cells.ref[:-1], cells.hi[:-1], cells.ref[1:], cells.lo[1:])
+    slack = tolerances(cells.ref[:-1], cells.hi[:-1], cells.ref[1:], cells.lo[1:])
+    holes = np.flatnonzero((gap > slack) & (group[1:] == group[:-1]))
+    begin = (around[0] - cells.ref[first]) / 1e6
+    end = (around[1] - cells.ref[last]) / 1e6
+    ref = np.concatenate([cells.ref, cells.ref[first], cells.ref[last], cells.ref[holes]])
+    lo = np.concatenate([cells.lo, begin, cells.hi[last], cells.hi[holes]])
+    hi = np.concatenate([cells.hi, cells.lo[first], end, cells.hi[holes] + gap[holes]])
+    made = np.zeros((len(ref), c.shape[1]))
+    made[:m] = c
+    made[m:, 0] = np.concatenate([fill, fill, fill[group[holes]]])
+    place = np.concatenate([2 * np.arange(m), 2 * first - 1, 2 * last + 1, 2 * holes + 1])
+    of = np.concatenate([group, np.arange(n), np.arange(n), group[holes]])
+    order = np.lexsort((place, of))
+    offsets = np.searchsorted(of[order], np.arange(n + 1))
+    return Function(offsets, ref[order], lo[order], hi[order], made[order])
+
+
+def common(results: Relation, function: Function) -> Cells:
+    """The cells in which a group's results and its function are both defined."""
+    return align_pair(
+        Pieces(results.ref, results.lo, results.hi),
+        Pieces(function.ref, function.lo, function.hi),
+        results.offsets,
+        function.offsets,
+    )
+
+
+def recut(
+    results: Relation, cells: Cells, models: Mapping[str, FloatArray], err: Mapping[str, FloatArray]
+) -> Relation:
+    """Results in the cells of :func:`common`, with other values."""
+    rows = np.ascontiguousarray(cells.index[:, 0])
+    return replace(
+        results,
+        offsets=cells.offsets,
+        ref=cells.ref,
+        lo=cells.lo,
+        hi=cells.hi,
+        models=models,
+        err=err,
+        drift={},
+        certainty=results.certainty[rows],
+        unmodelled={},
+        lineage=None,
+    )

@@ -1,0 +1,117 @@
+"""Extrema over windows, patched: the better of what was given and of the new values, while the old ones never were it (7.5).
+
+For ``max``: where every withdrawn value lies strictly below every result of a window that held it, those results came of other
+values, and ``M_new(t) = max(M_old(t), max of the new values in [t - size, t))``. ``min`` alike. Points, holes that open or close
+and changed certainty are left to a replay. So
+
+* values equal those of a replay: the same polynomials, chosen by the same comparison;
+* the bound of a result is the larger of the stored one and of the new rows' bounds: no smaller than a replay's, which takes the
+  largest bound of the rows that are there now, and true, as the extremum's truth is of one of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.kernels.pieces.align import Pieces, align_pair, coefficients_at
+from pulse.kernels.pieces.envelope import envelope
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.kernels.windows.extremum import sliding_extremum
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import TOLERANCE
+from pulse.operators.patch.base import Function, compared, filled, recut
+
+
+@dataclass(frozen=True)
+class PatchExtremum:
+    """As :class:`~pulse.operators.windows.extremum.Extremum`."""
+
+    function: str
+    argument: str
+    output: str
+    size: int
+
+    def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
+        """Which groups can be patched."""
+        found = compared(old, new, self.argument, bounds=False)
+        points = _any(old.is_point, old.offsets) | _any(new.is_point, new.offsets)
+        some = (np.diff(old.offsets) > 0) & (np.diff(results.offsets) > 0)
+        # The withdrawn value nearest to being the extremum.
+        worst = self._best(old, self.argument, least=False)
+        weakest = self._best(results, self.output, least=True)
+        clear = TOLERANCE * (np.abs(worst) + np.abs(weakest))
+        with np.errstate(invalid="ignore"):
+            beaten = weakest - worst > clear
+        good: BoolArray = found.alike & ~points & some & beaten
+        return good
+
+    def _best(self, relation: Relation, name: str, *, least: bool) -> FloatArray:
+        """Per group the best value (or the least of its values), as ``max`` sees it."""
+        sign = 1.0 if self.function == "max" else -1.0
+        low, high, _ = bounds(relation.models[name], relation.lo, relation.hi)
+        values = np.minimum(sign * low, sign * high) if least else np.maximum(sign * low, sign * high)
+        out = np.full(relation.groups, np.inf if least else -np.inf)
+        (np.minimum if least else np.maximum).at(out, relation.group, values)
+        return out
+
+    def patched(
+        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+    ) -> Relation:
+        """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
+        upper = self.function == "max"
+        whole = self._news(old, new, results, around)
+        top = sliding_extremum(whole.ref, whole.lo, whole.hi, whole.c, whole.offsets, self.size, upper=upper)
+        width = max(top.c.shape[1], results.models[self.output].shape[1])
+        ref = np.concatenate([results.ref, top.ref])
+        lo, hi = np.concatenate([results.lo, top.lo]), np.concatenate([results.hi, top.hi])
+        c = np.concatenate([_wide(results.models[self.output], width), _wide(top.c, width)])
+        # Of every group the results are one function and the new values' windows the other.
+        n = results.groups
+        starts = np.stack([results.offsets[:-1], top.offsets[:-1] + len(results)], axis=1).ravel()
+        ends = np.stack([results.offsets[1:], top.offsets[1:] + len(results)], axis=1).ravel()
+        counts = ends - starts
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        rows = np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])
+        best = envelope(ref[rows], lo[rows], hi[rows], c[rows], offsets, 2 * np.arange(n + 1), upper=upper)
+        source = rows[best.source]
+        cells = align_pair(
+            Pieces(results.ref, results.lo, results.hi),
+            Pieces(ref[source], best.lo, best.hi),
+            results.offsets,
+            best.offsets,
+        )
+        value = coefficients_at(cells, 1, ref[source], c[source])
+        group = np.repeat(np.arange(n), np.diff(cells.offsets))
+        err = np.maximum(results.err[self.output][cells.index[:, 0]], self._largest(new)[group])
+        return recut(results, cells, {self.output: value}, {self.output: err})
+
+    def _news(
+        self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
+    ) -> Function:
+        """The new values, and a value that beats nothing in all other time around."""
+        cells = compared(old, new, self.argument, bounds=False).cells
+        lowest = np.minimum(
+            self._best(results, self.output, least=True), self._best(new, self.argument, least=True)
+        )
+        lowest -= np.maximum(np.abs(lowest), 1.0)
+        c = coefficients_at(cells, 1, new.ref, new.models[self.argument])
+        return filled(cells, c, around, lowest if self.function == "max" else -lowest)
+
+    def _largest(self, new: Relation) -> FloatArray:
+        """Per group the largest bound of the new values."""
+        found = np.zeros(new.groups)
+        np.maximum.at(found, new.group, new.err[self.argument])
+        return found
+
+
+def _any(marks: BoolArray, offsets: IntArray) -> BoolArray:
+    count = np.concatenate(([0], np.cumsum(marks)))
+    found: BoolArray = count[offsets[1:]] > count[offsets[:-1]]
+    return found
+
+
+def _wide(c: FloatArray, width: int) -> FloatArray:
+    return c if c.shape[1] == width else np.pad(c, ((0, 0), (0, width - c.shape[1])))

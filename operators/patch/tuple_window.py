@@ -1,0 +1,130 @@
+"""Aggregates over windows of tuples, patched: subtract the old value, add the new (semantics 7.5, 7.8).
+
+Tuples replaced at their instants leave every window the tuples it had, so a sum changes by the difference of their values, a
+count not at all, and an extremum only as far as a new value beats it, while the old one did not make it. An average changes by
+the difference over how many there are, which has to be told: it is not stored. Insertions and deletions, bounds and
+certainty that change are left to a replay. Bounds stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.certainty import CERTAIN
+from pulse.core.instants import split
+from pulse.kernels.pieces.align import Cells, coefficients_at
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import TOLERANCE
+from pulse.operators.patch.base import Function, common, filled, recut
+
+Count = Callable[[IntArray, IntArray], IntArray]
+"""How many tuples of a group (first argument) the window that closes at an instant (second) holds, for each pair."""
+
+
+@dataclass(frozen=True)
+class PatchPoints:
+    """As :class:`~pulse.operators.windows.tuple_window.PointWindow`."""
+
+    function: str
+    argument: str
+    output: str
+    size: int
+
+    def check(self, old: Relation, new: Relation, results: Relation) -> BoolArray:
+        """Which groups can be patched."""
+        good: BoolArray = (np.diff(old.offsets) == np.diff(new.offsets)) & (np.diff(results.offsets) > 0)
+        if self.function not in ("sum", "count"):
+            # How many there are must not be in doubt; nor is the bound of a doubtful extremum, the width of what lies in the
+            # window, what it was when one of the values is another.
+            np.logical_and.at(good, results.group, results.certainty == CERTAIN)
+        as_many = np.flatnonzero(good)
+        one, other = old.select_groups(as_many), new.select_groups(as_many)
+        same = split(one.ref, one.lo)[0] == split(other.ref, other.lo)[0]
+        same &= one.err[self.argument] == other.err[self.argument]
+        same &= (one.certainty == CERTAIN) & (other.certainty == CERTAIN)
+        np.logical_and.at(good, as_many[one.group], same)
+        if not self._sums:
+            worst, weakest = np.full(old.groups, -np.inf), self._weakest(results)
+            np.maximum.at(worst, old.group, self._sign * evaluate(old.models[self.argument], old.lo))
+            with np.errstate(invalid="ignore"):
+                good &= weakest - worst > TOLERANCE * (np.abs(weakest) + np.abs(worst))
+        return good
+
+    def patched(
+        self,
+        old: Relation,
+        new: Relation,
+        results: Relation,
+        around: tuple[IntArray, IntArray],
+        count: Count | None = None,
+    ) -> Relation:
+        """The results with ``new`` in place of ``old``; all can be patched. ``around`` holds all their windows."""
+        spans = window_pieces(split(new.ref, new.lo)[0], new.offsets, self.size)
+        values = self._changes(old, new, spans.tail, spans.head)
+        zero = np.zeros(len(values))
+        windows = Cells(
+            spans.offsets,
+            spans.start,
+            zero,
+            (spans.end - spans.start) / 1e6,
+            np.zeros((len(values), 2), np.int64),
+        )
+        fill = np.zeros(new.groups)
+        if not self._sums:  # a value that beats nothing
+            low = self._weakest(results)
+            fill = self._sign * (low - np.maximum(np.abs(low), 1.0))
+        change: Function = filled(windows, values[:, None], around, fill)
+        both = common(results, change)
+        was = coefficients_at(both, 0, results.ref, results.models[self.output])
+        by = coefficients_at(both, 1, change.ref, change.c)
+        group = np.repeat(np.arange(new.groups), np.diff(both.offsets))
+        closings = both.ref + np.rint(both.lo * 1e6).astype(np.int64)
+        value = self._together(was[:, 0], by[:, 0], group, closings, count)
+        err = results.err[self.output][both.index[:, 0]]
+        return recut(results, both, {self.output: value[:, None]}, {self.output: err})
+
+    @property
+    def _sums(self) -> bool:
+        return self.function not in ("min", "max")
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.function == "min" else 1.0
+
+    def _weakest(self, results: Relation) -> FloatArray:
+        """Per group the least of the results, as ``max`` sees it."""
+        found = np.full(results.groups, np.inf)
+        np.minimum.at(found, results.group, self._sign * results.models[self.output][:, 0])
+        return found
+
+    def _changes(self, old: Relation, new: Relation, tail: IntArray, head: IntArray) -> FloatArray:
+        """What the changed tuples ``tail[i]:head[i]`` do to a window: how much they add, or the best of them."""
+        x = evaluate(new.models[self.argument], new.lo)
+        if self.function == "count":
+            x = np.zeros(len(x))
+        elif self._sums:
+            x = x - evaluate(old.models[self.argument], old.lo)
+        found: FloatArray = self._sign * aggregate_spans(
+            self._sign * x, tail, head, SUM if self._sums else MAX
+        )
+        return found
+
+    def _together(
+        self, was: FloatArray, by: FloatArray, group: IntArray, closings: IntArray, count: Count | None
+    ) -> FloatArray:
+        """What windows gave, with what changed in them."""
+        sign = self._sign
+        if not self._sums:
+            best: FloatArray = sign * np.maximum(sign * was, sign * by)
+            return best
+        if self.function == "avg":
+            if count is None:
+                raise ValueError("patch of an average over tuples: expected how many there are, got None")
+            by = by / np.maximum(count(group, closings), 1)
+        return was + by

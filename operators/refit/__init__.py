@@ -1,0 +1,1 @@
+"""Refit only the segments that revised tuples touch."""

@@ -1,0 +1,237 @@
+"""Revisions applied to tuples: the history as it should have been recorded, and what fits nowhere (semantics 7.1, 7.3).
+
+A tuple is known by its key, its time and all its values. Of several equal ones the last goes. What is inserted stands after
+the tuples of its instant; a replacement at the same key and instant takes the place of the tuple it replaces, any other one is a
+deletion and an insertion. Revisions are applied in order of arrival, so they may revise what revisions brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import StreamSchema, format_instant
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.arrow_types import REF, conform
+from pulse.core.keys import key_ranks
+from pulse.operators.data.tuple_columns import changes, check_columns, needed_columns, times, values
+from pulse.operators.units.key_ends import Drops
+from pulse.stream.revisions import KIND, KNOWN, Revisions, not_recorded, with_reason
+
+_ROOM = 1 << 62
+
+
+class Corrected(NamedTuple):
+    """``tuples`` by key and time after the revisions; ``applied[e]`` per element; ``aside``: rows that did not fit, and why.
+
+    ``both`` holds the tuples before, then the revisions' rows; ``before`` and ``after`` are the rows of it that make up the
+    histories, by key and time, ``key`` and ``time`` those of its rows, ``change`` codes of their unmodelled attributes, ``ends``
+    where an attribute of theirs is dropped (None: nowhere).
+    """
+
+    tuples: pa.Table
+    aside: pa.Table
+    applied: BoolArray
+    both: pa.Table
+    before: IntArray
+    after: IntArray
+    key: IntArray
+    time: IntArray
+    change: IntArray
+    ends: IntArray | None = None
+
+
+Telling = Callable[[pa.Table], pa.Table]
+
+
+def correct(
+    tuples: pa.Table,
+    revisions: Revisions,
+    *,
+    nonfinite: str = "reject",
+    told: Telling | None = None,
+    drops: Drops | None = None,
+) -> Corrected:
+    """Apply revisions to tuples (by key and time, in order of arrival where both are equal).
+
+    With ``nonfinite="hole"`` a new value that is no number is a tuple that ends what is known, else it is set aside. ``told``
+    gives tuples as reasons name them: in the units they were recorded in, say.
+    """
+    schema = revisions.schema
+    rows = revisions.table.drop_columns([KIND, KNOWN])
+    both = pa.concat_tables([as_tuples(tuples, schema), rows]).combine_chunks()
+    n, total = tuples.num_rows, both.num_rows
+    key = key_ranks([_whole(both, name) for name in schema.key_names], total)
+    time, _ = times(both, schema)
+    instant = dense(key, time)
+    ledger = _Ledger(both, n, instant, schema, told)
+    finite = (
+        np.logical_and.reduce(np.isfinite(values(rows, schema)), axis=0) if nonfinite == "reject" else None
+    )
+    applied, reasons = ledger.apply(revisions, finite)
+    before = np.arange(n)
+    before = before[np.argsort(instant[:n], kind="stable")]
+    after = ledger.after()
+    change = (
+        changes(both.select(schema.unmodelled_names), schema) if schema.unmodelled else np.zeros(0, np.int64)
+    )
+    return Corrected(
+        both.take(pa.array(after)),
+        _aside(revisions, reasons),
+        applied,
+        both,
+        before,
+        after,
+        key,
+        time,
+        change,
+        None if drops is None else drops.after(both, np.arange(total), time),
+    )
+
+
+def as_tuples(table: pa.Table, schema: StreamSchema) -> pa.Table:
+    """The columns of tuples, in the order and types that revisions have them."""
+    check_columns(table.schema, schema, "tuples")
+    types = dict(schema.key) | dict(schema.unmodelled) | dict.fromkeys(schema.modelled_names, pa.float64())
+    columns: dict[str, Any] = {}
+    for name in needed_columns(schema):
+        column = table.column(name)
+        if name == schema.time:
+            columns[name] = column if column.type == REF else pa.array(times(table, schema)[0]).cast(REF)
+        elif column.type == types[name]:
+            columns[name] = column
+        elif name in schema.modelled_names:
+            columns[name] = pa.array(values(table, schema)[schema.modelled_names.index(name)])
+        else:
+            columns[name] = conform(column, types[name], column=name)
+    return pa.table(columns)
+
+
+def dense(key: IntArray, time: IntArray) -> IntArray:
+    """Per row a number that is equal for equal keys and times, and orders as they do, from 0 without gaps.
+
+    >>> dense(np.array([1, 0, 1, 1]), np.array([5, 9, 4, 5])).tolist()
+    [2, 0, 1, 2]
+    """
+    if not len(key):
+        return np.zeros(0, dtype=np.int64)
+    low, high = int(time.min()), int(time.max())
+    new = np.zeros(len(key), dtype=np.int64)
+    out = np.empty(len(key), dtype=np.int64)
+    # One number a row sorts several times faster than two.
+    if (int(key.max()) + 1) * (high - low + 1) < _ROOM:
+        place = key * (high - low + 1) + (time - low)
+        order = np.argsort(place)
+        new[1:] = np.diff(place[order]) != 0
+    else:
+        order = np.lexsort((time, key))
+        new[1:] = (np.diff(key[order]) != 0) | (np.diff(time[order]) != 0)
+    out[order] = np.cumsum(new)
+    return out
+
+
+class _Ledger:
+    """Which rows of ``both`` (``n`` tuples, then rows of revisions) are recorded, and in what order at one instant."""
+
+    def __init__(
+        self, both: pa.Table, n: int, instant: IntArray, schema: StreamSchema, told: Telling | None = None
+    ) -> None:
+        self.both, self.n, self.instant, self.schema, self.told = both, n, instant, schema, told
+        named = np.zeros(int(instant.max(initial=-1)) + 1, dtype=bool)
+        named[instant[n:]] = True
+        near = np.append(np.flatnonzero(named[instant[:n]]), np.arange(n, len(instant)))
+        # Only rows of instants that are named can be meant: the others need no identity.
+        self.identity = np.full(len(instant), -1, dtype=np.int64)
+        values = both.select([*schema.modelled_names, *schema.unmodelled_names]).take(pa.array(near))
+        self.identity[near] = row_codes(values, instant[near])
+        self.place = np.arange(len(instant))
+        self.alive = np.arange(len(instant)) < n
+        self.recorded: dict[int, list[int]] = {}
+        for row, who in zip(near.tolist(), instant[near].tolist(), strict=True):
+            if row >= n:
+                break
+            self.recorded.setdefault(who, []).append(row)
+
+    def apply(self, revisions: Revisions, finite: BoolArray | None) -> tuple[BoolArray, dict[int, str]]:
+        """Which elements were applied, and why the others were not."""
+        n, identity, instant = self.n, self.identity.tolist(), self.instant.tolist()
+        applied = np.ones(len(revisions), dtype=bool)
+        reasons: dict[int, str] = {}
+        place = self.place.tolist()
+        next_place = len(place)
+        pairs = zip(revisions.old_rows.tolist(), revisions.new_rows.tolist(), strict=True)
+        for element, (old, new) in enumerate(pairs):
+            if new >= 0 and finite is not None and not finite[new]:
+                reasons[element] = f"not finite: expected numbers, got {self._said(n + new)}"
+                continue
+            gone = -1
+            if old >= 0:
+                held = self.recorded.get(instant[n + old], [])
+                same = [row for row in held if identity[row] == identity[n + old]]
+                if not same:
+                    reasons[element] = self._mismatch(n + old, held, new >= 0)
+                    continue
+                gone = max(same, key=place.__getitem__) if len(same) > 1 else same[0]
+                held.remove(gone)
+                self.alive[gone] = False
+            if new >= 0:
+                row = n + new
+                stays = gone >= 0 and instant[row] == instant[n + old]
+                place[row] = place[gone] if stays else next_place
+                next_place += 1
+                self.recorded.setdefault(instant[row], []).append(row)
+                self.alive[row] = True
+        self.place = np.array(place, dtype=np.int64)
+        applied[list(reasons)] = False
+        return applied, reasons
+
+    def after(self) -> IntArray:
+        """The rows recorded now, by key, time and place."""
+        rows = np.flatnonzero(self.alive)
+        return rows[np.lexsort((self.place[rows], self.instant[rows]))]
+
+    def _said(self, row: int) -> str:
+        names = [*self.schema.modelled_names, *self.schema.unmodelled_names]
+        said = self.both.slice(row, 1)
+        said = said if self.told is None else self.told(said)
+        return ", ".join(f"{name} = {said.column(name)[0].as_py()!r}" for name in names)
+
+    def _mismatch(self, row: int, held: list[int], replaces: bool) -> str:
+        key = ", ".join(f"{name}={self.both.column(name)[row].as_py()!r}" for name in self.schema.key_names)
+        at = f"at {format_instant(self.both.column(self.schema.time).cast(pa.int64())[row].as_py())}"
+        return not_recorded(f"{key or 'the only key'}, {at}", row, held, self._said, replaces=replaces)
+
+
+def row_codes(rows: pa.Table, within: IntArray | None = None) -> IntArray:
+    """Numbers that are equal for equal rows, of equal ``within``; -0.0 is 0.0, and what is no number is like its kind.
+
+    >>> row_codes(pa.table({"x": [0.0, 1.0, -0.0], "u": ["p", "p", "p"]})).tolist()
+    [0, 1, 0]
+    """
+    code = np.zeros(rows.num_rows, np.int64) if within is None else np.unique(within, return_inverse=True)[1]
+    for name in rows.column_names:
+        column = _whole(rows, name)
+        if pa.types.is_floating(column.type):
+            column = pa.array(column.to_numpy(zero_copy_only=False) + 0.0)
+        own = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
+        code = np.unique(code * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
+    return code
+
+
+def _aside(revisions: Revisions, reasons: dict[int, str]) -> pa.Table:
+    """The rows of elements that were not applied, each with its element's reason."""
+    rows, texts = [], []
+    for element, reason in reasons.items():
+        for row in (int(revisions.old_rows[element]), int(revisions.new_rows[element])):
+            if row >= 0:
+                rows.append(row)
+                texts.append(reason)
+    return with_reason(revisions.table.take(pa.array(rows, pa.int64())), texts)
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,181 @@
+"""Exact patches: a model moved by exactly what the truth moved by (semantics 1.5, 7.2).
+
+On a cell (:mod:`pulse.operators.refit.truth_diff`) old and new truth are lines, so ``new model = old model + (new truth - old
+truth)`` is a polynomial, and model less truth is what it was at every instant: err and drift of the cell's segments and of all
+that follow stay certified as they are. Rounding is added to those of the patched piece; what follows has room for it, as its own
+bounds allow for eight units in the last place of all that was added up before. A sample is true at its tuple alone: there the
+model becomes the sample, up to the next tuple.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.kernels.fit.constraints import LEAST, ROUNDING
+from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES
+from pulse.kernels.instants import GRAIN, MICROSECONDS
+from pulse.kernels.polynomial.arithmetic import taylor_shift
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.apply_revisions import Corrected
+from pulse.operators.refit.segment_index import Held, Pairs
+from pulse.operators.refit.truth_diff import Cells, Pieces
+
+
+def patch(
+    held: Held, pairs: Pairs, cells: Cells, new: Pieces, corrected: Corrected, spec: FitSpec
+) -> tuple[SegmentBatch, int]:
+    """The pairs' common ranges as patched segments, and how many of them may miss an asked bound.
+
+    Every pair's cell has a truth before and after.
+    """
+    schema, old = spec.schema, held.ranges.take(pairs.segment)
+    cell = cells.take(pairs.stretch)
+    seconds = (cell.end - cell.begin) / MICROSECONDS
+    straight = (spec.truth == LINEAR)[:, None] & cell.differs
+    # A slope is added about the cell's own begin, where its numbers are small.
+    moved = straight.any(axis=0)
+    shift = np.where(moved, (cell.begin - old.ref) / MICROSECONDS, 0.0)
+    ref = np.where(moved, cell.begin, old.ref)
+    low = (cell.begin - old.ref) / MICROSECONDS
+    lo = np.where(moved, np.where(pairs.lo <= low, 0.0, pairs.lo - shift), pairs.lo)
+    hi = np.where(moved, np.where(pairs.hi >= low + seconds, seconds, pairs.hi - shift), pairs.hi)
+    at_tuple = pairs.lo <= low
+    models: dict[str, Any] = {}
+    err: dict[str, Any] = {}
+    drift: dict[str, Any] = {}
+    missed = np.zeros(len(old), dtype=bool)
+    for a, (name, truth) in enumerate(schema.modelled):
+        differs = cell.differs[a] & (at_tuple | (spec.truth[a] != SAMPLES))
+        coefficients, noise = _moved(old, name, cell.y[:, a], seconds, shift, differs, spec.truth[a])
+        models[name] = _lists(coefficients, old.degrees(name) + 1)
+        err[name] = old.err(name) + noise
+        if truth == "samples":
+            err[name] = np.where(differs, 0.0, err[name])
+        else:
+            before = old.drift(name)
+            after = before.filled(0.0) + noise * (hi - lo)
+            drift[name] = pa.array(after, mask=np.ma.getmaskarray(before))
+            missed |= _misses(after, spec.drift[a], cell.y[2:, a])
+        missed |= _misses(err[name], spec.error[a], cell.y[2:, a])
+    rows = corrected.both.take(pa.array(new.opener[cell.after]))
+    batch = SegmentBatch.from_arrays(
+        schema,
+        keys={name: rows.column(name) for name in schema.key_names},
+        ref=ref,
+        lo=lo,
+        hi=hi,
+        models=models,
+        err=err,
+        drift=drift,
+        unmodelled={name: rows.column(name) for name in schema.unmodelled_names},
+        at_rest=False,
+    )
+    return batch, int(np.count_nonzero(missed))
+
+
+def _moved(
+    old: SegmentBatch,
+    name: str,
+    y: FloatArray,
+    seconds: FloatArray,
+    shift: FloatArray,
+    differs: BoolArray,
+    truth: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Coefficients after the patch, about the shifted references, and the rounding that came in."""
+    c = old.coefficients(name)
+    if c.shape[1] == 1 and truth == LINEAR and differs.any():
+        c = np.column_stack([c, np.zeros(len(c))])
+    size = _sizes(c, np.maximum(np.abs(old.lo), np.abs(old.hi)))
+    exact = (shift == 0.0) | (c[:, 1:] == 0.0).all(axis=1)
+    c = np.where(exact[:, None], c, taylor_shift(c, shift))
+    if truth == SAMPLES:
+        c = np.where(differs[:, None], 0.0, c)
+        c[:, 0] += np.where(differs, y[2], 0.0)
+        exact = exact | differs
+    else:
+        # Where the model is the old truth it becomes the new one to the last bit.
+        exact &= ~differs | (
+            (c[:, 0] == y[0]) & (c[:, 1:] == 0.0).all(axis=1) & (y[0] == y[1]) & (y[2] == y[3])
+        )
+        c[:, 0] = np.where(differs, (c[:, 0] - y[0]) + y[2], c[:, 0])
+        if truth == LINEAR and c.shape[1] > 1:
+            slope = (c[:, 1] - (y[1] - y[0]) / seconds) + (y[3] - y[2]) / seconds
+            c[:, 1] = np.where(differs, slope, c[:, 1])
+            size += np.where(differs, np.abs(c[:, 1]) * seconds, 0.0)
+    size += np.abs(y).max(axis=0) + LEAST
+    # Instants are known to a grain, as the fit reckons with.
+    loose = GRAIN * np.abs(c[:, 1]) if c.shape[1] > 1 else 0.0
+    return c, np.where(exact, 0.0, 4 * ROUNDING * size + loose)
+
+
+def _sizes(c: FloatArray, x: FloatArray) -> FloatArray:
+    """No less than any number met when evaluating ``c`` up to ``x``."""
+    total: FloatArray = (np.abs(c) * x[:, None] ** np.arange(c.shape[1])).sum(axis=1)
+    return total
+
+
+def _lists(c: FloatArray, count: IntArray) -> tuple[FloatArray, IntArray]:
+    """Coefficients as flat values and offsets: as many as there were, or as it takes."""
+    used = np.where(c != 0.0, np.arange(1, c.shape[1] + 1), 1).max(axis=1, initial=1)
+    count = np.minimum(np.maximum(count, used), c.shape[1])
+    return c[np.arange(c.shape[1]) < count[:, None]], np.concatenate([[0], np.cumsum(count)])
+
+
+def _misses(certified: Any, asked: Any, y: FloatArray) -> BoolArray:
+    """Whether a bound may exceed what was asked where the truth is smallest on a cell."""
+    if asked is None:
+        return np.zeros(len(certified), dtype=bool)
+    over: BoolArray = certified > asked.at(_least(y)) * (1 + 1e-9) + 1e-14 * np.abs(y).max(axis=0)
+    return over
+
+
+def _least(y: FloatArray) -> FloatArray:
+    """The smallest magnitude on a straight way from ``y[0]`` to ``y[1]``."""
+    least: FloatArray = np.where((y[0] < 0.0) != (y[1] < 0.0), 0.0, np.minimum(np.abs(y[0]), np.abs(y[1])))
+    return least
+
+
+def absorbs(held: Held, pairs: Pairs, cells: Cells, spec: FitSpec) -> BoolArray:
+    """Per pair, whether the new truth lies within the segment's certified bounds on all of their common range."""
+    old, cell = held.ranges.take(pairs.segment), cells.take(pairs.stretch)
+    begin = (cell.begin - old.ref) / MICROSECONDS
+    seconds = (cell.end - cell.begin) / MICROSECONDS
+    result = np.ones(len(old), dtype=bool)
+    for a, name in enumerate(spec.schema.modelled_names):
+        c, err, y = old.coefficients(name), old.err(name), cell.y[2:, a]
+        size = _sizes(c, np.maximum(np.abs(old.lo), np.abs(old.hi))) + np.abs(y).max(axis=0)
+        flat = (c[:, 1:] == 0.0).all(axis=1) & (y[0] == y[1])
+        if spec.truth[a] == SAMPLES:
+            off = np.abs(_value(c, begin) - y[0])
+            needed = cell.differs[a] & (pairs.lo <= begin)
+        else:
+            slope = (y[1] - y[0]) / seconds
+            line = np.zeros((len(c), max(c.shape[1], 2)))
+            line[:, : c.shape[1]] = c
+            line[:, 0] -= y[0] - slope * begin
+            line[:, 1] -= slope
+            least, most, _ = bounds(line, pairs.lo, pairs.hi)
+            off = np.maximum(np.abs(least), np.abs(most))
+            needed = cell.differs[a]
+            size += np.abs(slope) * np.maximum(np.abs(begin), np.abs(pairs.hi))
+        # Constants are compared to the last bit, so that a lossless model absorbs what repeats it.
+        room = np.where(flat, err * (1.0 - ROUNDING), err - 4 * ROUNDING * size)
+        asked = spec.error[a]
+        if asked is not None:  # a relative bound shrinks with the truth
+            room = np.minimum(room, asked.at(_least(y)))
+        result &= ~needed | (off <= room)
+    return result
+
+
+def _value(c: FloatArray, x: FloatArray) -> FloatArray:
+    value = np.zeros(len(c))
+    for j in range(c.shape[1] - 1, -1, -1):
+        value = value * x + c[:, j]
+    return value

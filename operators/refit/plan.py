@@ -1,0 +1,173 @@
+"""What a revision asks of a model: which segments move, which stretches are fitted anew, which runs count from elsewhere.
+
+Two ways. Where no attribute has a bound on its drift, segments whose certified bound still holds *absorb* the new truth, and
+the others are fitted anew from end to end. Where integrals are bounded, segments are cut at the cells that changed and
+patched there (:mod:`pulse.operators.refit.exact_patch`); only where a run of the truth begins or joins elsewhere it is fitted
+anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.instants import gaps, split, tolerances
+from pulse.kernels.fit.truth_intervals import LINEAR
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.apply_revisions import dense
+from pulse.operators.refit.exact_patch import absorbs
+from pulse.operators.refit.ranges import Stretches
+from pulse.operators.refit.segment_index import Held, Pairs
+from pulse.operators.refit.truth_diff import Cells, Comparison
+
+MOST_EXACT = 64  # pieces of truth appended without loss; more of them are worth a fit of the run
+
+
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """Segments withdrawn whole and stretches fitted in their place; ``moved`` per cell whether the model has to."""
+
+    touched: IntArray
+    stretches: Stretches
+    moved: BoolArray
+
+
+def plan_refits(found: Comparison, held: Held, spec: FitSpec) -> Refits:
+    """Without bounds on drift: what is not absorbed, segments and new stretches that meet made one."""
+    cells = found.cells
+    pairs = held.pairs(cells.key, cells.begin, cells.end)
+    both = ~cells.is_new & ~cells.is_gone
+    moved = cells.moves | ~both
+    asked = both[pairs.stretch] & ~moved[pairs.stretch]
+    some = Pairs(pairs.segment[asked], pairs.stretch[asked], pairs.lo[asked], pairs.hi[asked])
+    moved[some.stretch[~absorbs(held, some, cells, spec)]] = True
+    touched = np.unique(pairs.segment[moved[pairs.stretch]])
+    fresh = np.flatnonzero(cells.is_new)
+    ranges = held.ranges
+    parts = Stretches(
+        np.concatenate([held.key[touched], cells.key[fresh]]),
+        np.concatenate([ranges.ref[touched], cells.begin[fresh]]),
+        np.concatenate([ranges.lo[touched], np.zeros(len(fresh))]),
+        np.concatenate([ranges.ref[touched], cells.end[fresh]]),
+        np.concatenate([ranges.hi[touched], np.zeros(len(fresh))]),
+    )
+    return Refits(touched, _joined(parts), moved)
+
+
+def _joined(parts: Stretches) -> Stretches:
+    """By key and time, those that meet made one."""
+    whole, rest = split(parts.begin_ref, parts.begin)
+    order = np.lexsort((rest, whole, parts.key))
+    s = parts.take(order)
+    apart = np.ones(len(order), dtype=bool)
+    apart[1:] = (s.key[1:] != s.key[:-1]) | (
+        gaps(s.end_ref[:-1], s.end[:-1], s.begin_ref[1:], s.begin[1:])
+        > tolerances(s.end_ref[:-1], s.end[:-1], s.begin_ref[1:], s.begin[1:])
+    )
+    first = np.flatnonzero(apart)
+    last = np.append(first[1:], len(order))[: len(first)] - 1
+    return Stretches(s.key[first], s.begin_ref[first], s.begin[first], s.end_ref[last], s.end[last])
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Stretches where something is true that was not, neighbouring cells as one; ``before``: the range that ends there, or -1."""
+
+    key: IntArray
+    begin: IntArray
+    end: IntArray
+    cells: IntArray
+    before: IntArray
+    exact: BoolArray  # to be modelled without loss, so that integrals go on as they were
+
+
+def new_blocks(found: Comparison, held: Held) -> Blocks:
+    """The new stretches of a truth whose integrals are bounded."""
+    cells = found.cells.take(found.cells.is_new)
+    starts = found.new.starts[cells.after] & (found.new.begin[cells.after] == cells.begin)
+    apart = np.ones(len(cells.key), dtype=bool)
+    apart[1:] = (cells.key[1:] != cells.key[:-1]) | (cells.begin[1:] != cells.end[:-1]) | starts[1:]
+    first = np.flatnonzero(apart)
+    last = np.append(first[1:], len(apart))[: len(first)] - 1
+    key, begin, end = cells.key[first], cells.begin[first], cells.end[last]
+    before = held.ending_at(key, begin)
+    followed = held.beginning_at(key, end) >= 0
+    return Blocks(key, begin, end, last - first + 1, before, (before >= 0) | followed)
+
+
+def broken_runs(
+    found: Comparison, held: Held, blocks: Blocks, spec: FitSpec
+) -> tuple[IntArray, IntArray, BoolArray]:
+    """Keys and instants of runs whose integrals no longer count from where they did, and whether only what follows is concerned.
+
+    Where no integral differs nothing has to be done; but a sloping truth cannot be patched without rounding, and what follows an
+    exact model has no room for it.
+    """
+    key, time, opened = found.break_key, found.break_time, found.opened
+    drifts, exact = _drifts(held, spec)
+    covering = held.covering(key, time)
+    # What begins a run now must not bring along a difference from before; the range that covers the instant bounds it.
+    opens = opened & (covering >= 0) & drifts[covering] if len(drifts) else np.zeros(len(key), dtype=bool)
+    # What now goes on from something before it: a block that begins a run itself is exact, so nothing is handed on.
+    ids = dense(np.concatenate([key, blocks.key]), np.concatenate([time, blocks.end]))
+    block = np.full(int(ids.max(initial=-1)) + 1, -1)
+    block[ids[len(key) :]] = np.arange(len(blocks.key))
+    block = block[ids[: len(key)]]
+    before = held.ending_at(key, time)
+    if len(blocks.key):
+        before = np.where(block >= 0, blocks.before[block], before)
+    joins = ~opened & (before >= 0)
+    joins &= drifts[before] if len(drifts) else False
+    if len(exact):
+        joins |= ~opened & exact[covering] & (covering >= 0) & (block >= 0)
+    long = (blocks.before >= 0) & (blocks.cells > MOST_EXACT)
+    cells = found.cells.take((found.cells.differs & (spec.truth == LINEAR)[:, None]).any(axis=0))
+    pairs = held.pairs(cells.key, cells.begin, cells.end)
+    rounded = np.unique(pairs.stretch[exact[pairs.segment]])
+    return (
+        np.concatenate([key[opens], key[joins], blocks.key[long], cells.key[rounded]]),
+        np.concatenate([time[opens], time[joins], blocks.begin[long], cells.begin[rounded]]),
+        np.concatenate([np.ones(opens.sum(), bool), np.zeros(joins.sum() + long.sum() + len(rounded), bool)]),
+    )
+
+
+def _drifts(held: Held, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
+    """Per range whether an integral may differ from the truth's, and whether that of a sloping truth does not at all."""
+    some, exact = np.zeros(len(held.ranges), dtype=bool), np.zeros(len(held.ranges), dtype=bool)
+    for a, (name, truth) in enumerate(spec.schema.modelled):
+        if truth != "samples":
+            drift = held.ranges.drift(name)
+            here = np.ma.getmaskarray(drift) | (drift.filled(1.0) > 0.0)
+            some |= here
+            exact |= ~here & (spec.truth[a] == LINEAR)
+    return some, exact
+
+
+def whole_runs(
+    key: IntArray, time: IntArray, only_after: BoolArray, held: Held, cells: Cells
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Stretches ``(key, begin, end)``: the runs of model and new truth around these instants, or what of them comes after.
+
+    ``held`` has all segments of the keys.
+    """
+    fresh = cells.take(cells.is_new)
+    keys = np.concatenate([held.key, fresh.key])
+    begin, end = np.concatenate([held.begin, fresh.begin]), np.concatenate([held.end, fresh.end])
+    order = np.lexsort((begin, keys))
+    keys, begin, end = keys[order], begin[order], end[order]
+    # Ranges do not overlap, but for the microsecond that both of two neighbours were rounded to.
+    apart = np.ones(len(keys), dtype=bool)
+    apart[1:] = (keys[1:] != keys[:-1]) | (begin[1:] > end[:-1])
+    chain = np.cumsum(apart) - 1
+    first = np.flatnonzero(apart)
+    last = np.append(first[1:], len(keys))[: len(first)] - 1
+    ids = dense(np.concatenate([key, keys]), np.concatenate([time, begin]))
+    at = chain[np.maximum(np.searchsorted(ids[len(key) :], ids[: len(key)], side="right") - 1, 0)]
+    from_ = np.where(only_after, time, begin[first[at]])
+    # One stretch a run: the earliest of those that reach its end.
+    order = np.lexsort((from_, at))
+    at, from_ = at[order], from_[order]
+    one = np.append(True, at[1:] != at[:-1])[: len(at)]
+    return keys[first[at[one]]], from_[one], end[last[at[one]]]

@@ -1,0 +1,126 @@
+"""Stretches of a corrected truth fitted anew, by the same fit that made the model (semantics 7.2).
+
+The pieces of truth that a stretch touches are fitted whole and the segments are cut to the stretch: what holds on a range
+holds on every part of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.instants import tolerances
+from pulse.kernels.fit.greedy_lines import SEGMENT
+from pulse.kernels.fit.truth_intervals import RESUME, RUN, Intervals
+from pulse.kernels.instants import MICROSECONDS
+from pulse.operators.fit.fitter import fit_rows, models_of
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.apply_revisions import Corrected, dense
+from pulse.operators.refit.truth_diff import Pieces
+
+
+class Stretches(NamedTuple):
+    """``[begin_ref + begin, end_ref + end)`` per key: exact microseconds and seconds from there."""
+
+    key: IntArray
+    begin_ref: IntArray
+    begin: FloatArray
+    end_ref: IntArray
+    end: FloatArray
+
+    def take(self, rows: IntArray) -> Stretches:
+        """These, in this order."""
+        return Stretches(
+            self.key[rows], self.begin_ref[rows], self.begin[rows], self.end_ref[rows], self.end[rows]
+        )
+
+    @classmethod
+    def whole(cls, key: IntArray, begin: IntArray, end: IntArray) -> Stretches:
+        """Between whole microseconds."""
+        return cls(key, begin, np.zeros(len(key)), end, np.zeros(len(key)))
+
+
+class FittedStretches(NamedTuple):
+    """The segments, the stretch each is of, and by how much the integrals differ at its end (model less truth)."""
+
+    segments: SegmentBatch
+    stretch: IntArray
+    delta: FloatArray  # [n, A]
+    missed: int
+
+
+def fit_stretches(
+    truth: Pieces, stretches: Stretches, corrected: Corrected, spec: FitSpec, *, certified: bool
+) -> FittedStretches:
+    """Fit what is true on the stretches (by key and time, apart from each other).
+
+    ``certified``: every stretch begins where integrals count from, so the drifts hold; else they are left unknown.
+    """
+    schema = spec.schema
+    first, stop = _touched(truth, stretches)
+    count = stop - first
+    of = np.repeat(np.arange(len(count)), count)
+    piece = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + first[of]
+    index = truth.found.index[piece].copy()
+    index[:, 2] = of
+    flag = truth.found.flag[piece].copy()
+    opens = np.append(True, of[1:] != of[:-1])[: len(of)]
+    flag[opens & (flag != RUN)] = RESUME
+    resume = np.zeros((len(count), 1 + 2 * len(schema.modelled)))
+    names = _names(stretches, corrected, schema.key_names)
+    fitted = fit_rows(truth.t, truth.v, Intervals(index, flag, truth.found.verdict), spec, resume, names)
+    chosen = np.flatnonzero(fitted.kind == SEGMENT)
+    ref, of = truth.t[fitted.tuple[chosen]], fitted.key[chosen]
+    lo = np.maximum(fitted.lo[chosen], (stretches.begin_ref[of] - ref) / MICROSECONDS + stretches.begin[of])
+    hi = np.minimum(fitted.hi[chosen], (stretches.end_ref[of] - ref) / MICROSECONDS + stretches.end[of])
+    whole = (lo == fitted.lo[chosen]) & (hi == fitted.hi[chosen])
+    keep = (hi - lo > tolerances(ref, lo, ref, hi)) | (whole & (hi > lo))
+    chosen, ref, of, lo, hi = chosen[keep], ref[keep], of[keep], lo[keep], hi[keep]
+    rows = corrected.both.take(pa.array(truth.rows[fitted.tuple[chosen]]))
+    drift: dict[str, Any] = {
+        name: fitted.drift[chosen, a]
+        for a, (name, kind) in enumerate(schema.modelled)
+        if certified and kind != "samples"
+    }
+    segments = SegmentBatch.from_arrays(
+        schema,
+        keys={name: rows.column(name) for name in schema.key_names},
+        ref=ref,
+        lo=lo,
+        hi=hi,
+        models={name: models_of(fitted, chosen, a, spec) for a, name in enumerate(schema.modelled_names)},
+        err={name: fitted.err[chosen, a] for a, name in enumerate(schema.modelled_names)},
+        drift=drift,
+        unmodelled={name: rows.column(name) for name in schema.unmodelled_names},
+        at_rest=False,
+    )
+    return FittedStretches(segments, of, fitted.delta[chosen], int(np.count_nonzero(fitted.missed[chosen])))
+
+
+def _touched(truth: Pieces, stretches: Stretches) -> tuple[IntArray, IntArray]:
+    """Per stretch the pieces ``first`` to ``stop`` that it overlaps."""
+    n, m = len(stretches.key), len(truth.key)
+    begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
+    end = stretches.end_ref + np.ceil(stretches.end * MICROSECONDS).astype(np.int64)
+    ids = dense(
+        np.concatenate([stretches.key, stretches.key, truth.key, truth.key]),
+        np.concatenate([begin, end, truth.begin, truth.end]),
+    )
+    from_, to, begins, ends = np.split(ids, [n, 2 * n, 2 * n + m])
+    first = np.searchsorted(ends, from_, side="right")
+    return first, np.maximum(np.searchsorted(begins, to, side="left"), first)
+
+
+def _names(stretches: Stretches, corrected: Corrected, key_names: tuple[str, ...]) -> Any:
+    """Keys by stretch, looked up only if an error has to name one."""
+
+    class Names:
+        def __getitem__(self, stretch: int) -> tuple[object, ...]:
+            row = int(np.flatnonzero(corrected.key == stretches.key[stretch])[0])
+            return tuple(corrected.both.column(name)[row].as_py() for name in key_names)
+
+    return Names()

@@ -1,0 +1,287 @@
+"""Two truths compared: on which stretches of time did a revision change what is true (semantics 2.2, 2.3, 7.2).
+
+The truth of a key is a sequence of *pieces* between tuples (:mod:`pulse.kernels.fit.truth_intervals`), each a line, a constant or
+silent after its first instant. The ends of the pieces before and after the revisions cut time into *cells*, on each of which both
+truths are one line, or not there at all::
+
+    before   |------------|------|        a tuple in the middle is withdrawn, one is put in at the end
+    after    |-------------------|----|
+    cells    |            |      |    |   changed, changed, new
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.kernels.fit.truth_intervals import (
+    FRESH,
+    LINEAR,
+    NO_TIME,
+    POINT,
+    RUN,
+    SAMPLES,
+    Intervals,
+    intervals,
+)
+from pulse.operators.data.tuple_columns import values
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.apply_revisions import Corrected, dense
+
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The truth of some tuples: pieces by key and time, and the points that no piece carries.
+
+    ``rows[n]``: where the tuples stand in the table both truths share; ``t``, ``v`` theirs. ``found`` are the intervals
+    without the points, ``point`` the tuples that are points.
+    """
+
+    rows: IntArray
+    t: IntArray
+    v: FloatArray
+    found: Intervals
+    key: IntArray  # per piece
+    begin: IntArray
+    end: IntArray
+    first: FloatArray  # [A, pieces]
+    last: FloatArray
+    point: IntArray
+    point_key: IntArray
+
+    @property
+    def opener(self) -> IntArray:
+        """The row of the shared table whose tuple rules each piece."""
+        return self.rows[self.found.index[:, 0]]
+
+    @property
+    def starts(self) -> BoolArray:
+        """Whether each piece begins a run."""
+        begins: BoolArray = self.found.flag == RUN
+        return begins
+
+
+def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -> Pieces:
+    """The truth of these rows (by key and time) of the shared table; ``v[A, all]`` its values."""
+    key, t = corrected.key[rows], corrected.time[rows]
+    own = np.ascontiguousarray(v[:, rows])
+    change = np.ascontiguousarray(corrected.change[rows]) if len(corrected.change) else corrected.change
+    fresh = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(rows)])
+    found = intervals(
+        t,
+        own,
+        np.append(fresh, len(rows)),
+        spec.truth,
+        change,
+        np.full(len(fresh), NO_TIME, dtype=np.int64),
+        max_gap=-1 if spec.max_gap is None else spec.max_gap,
+        holes=spec.nonfinite == "hole",
+        ends=None if corrected.ends is None else corrected.ends[rows],
+    )
+    is_point = found.flag == POINT
+    index = found.index[~is_point]
+    first = own[:, index[:, 0]]
+    last = np.where((spec.truth == LINEAR)[:, None], own[:, index[:, 1]], first)
+    point = found.index[is_point, 0]
+    # Of equal timestamps the last one rules: a point where something else begins is none.
+    overruled = among(key[point], t[point], key[index[:, 0]], t[index[:, 0]])
+    point = point[~overruled]
+    # Nor is one that another point of its instant follows.
+    twin = np.append((np.diff(key[point]) == 0) & (np.diff(t[point]) == 0), False)[: len(point)]
+    point = point[~twin]
+    return Pieces(
+        rows,
+        t,
+        own,
+        Intervals(np.ascontiguousarray(index), found.flag[~is_point], found.verdict),
+        key[index[:, 0]],
+        t[index[:, 0]],
+        t[index[:, 1]],
+        first,
+        last,
+        point,
+        key[point],
+    )
+
+
+def among(key: IntArray, time: IntArray, keys: IntArray, begins: IntArray) -> BoolArray:
+    """Which of the instants are among those of the second set."""
+    ids = dense(np.concatenate([key, keys]), np.concatenate([time, begins]))
+    return np.isin(ids[: len(key)], ids[len(key) :])
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Stretches of time of one key on which the truth changed; ``before`` and ``after`` index pieces, NONE where there is none.
+
+    ``y[4, A, c]``: the old truth at begin and end, the new truth at begin and end.
+    """
+
+    key: IntArray
+    begin: IntArray
+    end: IntArray
+    before: IntArray
+    after: IntArray
+    y: FloatArray
+    moves: BoolArray  # an unmodelled attribute changed, or a segment has to begin: no model can stay as it is
+    differs: BoolArray  # [A, c] in which attributes the truth changed
+
+    @property
+    def is_new(self) -> BoolArray:
+        """Nothing was true there before."""
+        new: BoolArray = self.before == NONE
+        return new
+
+    @property
+    def is_gone(self) -> BoolArray:
+        """Nothing is true there any more."""
+        gone: BoolArray = self.after == NONE
+        return gone
+
+    def take(self, which: Any) -> Cells:
+        """Some of them."""
+        return Cells(
+            self.key[which],
+            self.begin[which],
+            self.end[which],
+            self.before[which],
+            self.after[which],
+            self.y[:, :, which],
+            self.moves[which],
+            self.differs[:, which],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Both truths, the cells that changed, and the points that went and came (tuples of each).
+
+    At ``break_time`` a run begins that did not before (``opened``), or no longer does: integrals count from elsewhere after it.
+    """
+
+    old: Pieces
+    new: Pieces
+    cells: Cells
+    points_old: IntArray
+    points_new: IntArray
+    break_key: IntArray
+    break_time: IntArray
+    opened: BoolArray
+
+
+def compare(corrected: Corrected, spec: FitSpec) -> Comparison:
+    """What the revisions did to the truth of the tuples."""
+    v = values(corrected.both, spec.schema)
+    old = pieces(corrected.before, corrected, v, spec)
+    new = pieces(corrected.after, corrected, v, spec)
+    m, n = len(old.key), len(new.key)
+    key = np.concatenate([old.key, old.key, new.key, new.key])
+    time = np.concatenate([old.begin, old.end, new.begin, new.end])
+    ids = dense(key, time)
+    old_begin, old_end, new_begin, new_end = np.split(ids, [m, 2 * m, 2 * m + n])
+    count = int(ids.max(initial=-1)) + 1
+    at_key, at = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    at_key[ids], at[ids] = key, time
+    cell = np.arange(max(count - 1, 0))
+    before, after = _covering(old_begin, old_end, cell), _covering(new_begin, new_end, cell)
+    some = (before != NONE) | (after != NONE)
+    cell, before, after = cell[some], before[some], after[some]
+    cells, begins = _cells(old, new, at_key[cell], at[cell], at[cell + 1], before, after, spec, corrected)
+    changed = cells.moves | cells.differs.any(axis=0) | cells.is_new | cells.is_gone
+    both = ~cells.is_new & ~cells.is_gone
+    starts_old = begins[0] & _at(old.starts, before)
+    starts_new = begins[1] & _at(new.starts, after)
+    broken = np.flatnonzero(both & (starts_old != starts_new))
+    gone, came = _points(old, new, corrected)
+    return Comparison(
+        old,
+        new,
+        cells.take(changed),
+        gone,
+        came,
+        cells.key[broken],
+        cells.begin[broken],
+        starts_new[broken],
+    )
+
+
+def _covering(begin: IntArray, end: IntArray, cell: IntArray) -> IntArray:
+    """Per cell the piece that covers it."""
+    if not len(begin):
+        return np.full(len(cell), NONE)
+    at = np.searchsorted(begin, cell, side="right") - 1
+    return np.where((at >= 0) & (end[np.maximum(at, 0)] > cell), at, NONE)
+
+
+def _at(flags: BoolArray, which: IntArray) -> BoolArray:
+    """Flags of pieces, False for none."""
+    return flags[which] & (which != NONE) if len(flags) else np.zeros(len(which), dtype=bool)
+
+
+def _cells(
+    old: Pieces,
+    new: Pieces,
+    key: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    before: IntArray,
+    after: IntArray,
+    spec: FitSpec,
+    corrected: Corrected,
+) -> tuple[Cells, tuple[BoolArray, BoolArray]]:
+    """All cells, and where pieces begin with them."""
+    y = np.concatenate([_ends(old, before, begin, end), _ends(new, after, begin, end)])
+    begins_old = (before != NONE) & (_of(old.begin, before) == begin)
+    begins_new = (after != NONE) & (_of(new.begin, after) == begin)
+    differs = (y[0] != y[2]) | (y[1] != y[3])
+    # A sample is true at its tuple only: where it is withdrawn nothing is asked any more.
+    silent = ~begins_new | (begins_old & (y[0] == y[2]))
+    differs = np.where((spec.truth == SAMPLES)[:, None], ~silent, differs)
+    same = (before != NONE) & (after != NONE)
+    differs &= same
+    moves = np.zeros(len(key), dtype=bool)
+    if len(corrected.change):
+        moves = same & (_of(corrected.change[old.opener], before) != _of(corrected.change[new.opener], after))
+    must_begin = begins_new & _at(new.found.flag == FRESH, after)
+    moves |= same & must_begin & ~(begins_old & _at(old.found.flag != 0, before))
+    return Cells(key, begin, end, before, after, y, moves, differs), (begins_old, begins_new)
+
+
+def _of(column: Any, which: IntArray) -> Any:
+    return column[which] if len(column) else np.zeros(len(which), dtype=np.int64)
+
+
+def _ends(truth: Pieces, which: IntArray, begin: IntArray, end: IntArray) -> FloatArray:
+    """``[2, A, cells]``: a truth at the ends of cells."""
+    attributes = len(truth.v)
+    if not len(truth.key):
+        return np.zeros((2, attributes, len(which)))
+    first, last = truth.first[:, which], truth.last[:, which]
+    whole = truth.end[which] - truth.begin[which]
+    out = []
+    for at in (begin, end):
+        part = (at - truth.begin[which]) / whole
+        out.append(np.where(part >= 1.0, last, first + (last - first) * part))
+    return np.where(which != NONE, np.array(out), 0.0)
+
+
+def _points(old: Pieces, new: Pieces, corrected: Corrected) -> tuple[IntArray, IntArray]:
+    """Tuples (of each truth) that are points before but not after, and after but not before."""
+    where = [old.rows[old.point], new.rows[new.point]]
+    rows = np.concatenate(where)
+    ids = dense(corrected.key[rows], corrected.time[rows])
+    here, there = np.split(ids, [len(where[0])])
+    # One point an instant: sorted and unique on both sides.
+    _, a, b = np.intersect1d(here, there, assume_unique=True, return_indices=True)
+    same = (old.v[:, old.point[a]] == new.v[:, new.point[b]]).all(axis=0)
+    if len(corrected.change):
+        same &= corrected.change[where[0][a]] == corrected.change[where[1][b]]
+    gone, came = np.ones(len(here), dtype=bool), np.ones(len(there), dtype=bool)
+    gone[a[same]] = False
+    came[b[same]] = False
+    return old.point[gone], new.point[came]

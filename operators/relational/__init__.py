@@ -1,0 +1,1 @@
+"""Relational operators: filter, project, join, union, symmetric pairs."""

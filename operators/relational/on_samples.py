@@ -1,0 +1,217 @@
+"""Projections and filters of samples, instant by instant: what is done above windows (semantics 3.9).
+
+Numbers are those of :mod:`pulse.operators.expressions.on_samples`. A predicate gives each sample a code of
+:mod:`pulse.core.certainty`: AND takes the smallest, OR the largest; negations are pushed down to the comparisons first, and a
+comparison with a null is false (as in :mod:`pulse.operators.expressions.solve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray
+from pulse.core.arrow_comparisons import COMPARE
+from pulse.core.certainty import ABSENT, LIKELY, CertaintyArray
+from pulse.core.columns import Columns
+from pulse.core.expression import (
+    FLIPPED,
+    NEGATED,
+    TRUE,
+    And,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    Instant,
+    Not,
+    Or,
+    columns_of,
+)
+from pulse.core.schema import Role
+from pulse.kernels.polynomial.certainty import compare, compare_constant, compare_distance
+from pulse.operators.data.samples import Samples
+from pulse.operators.errors import OperandError
+from pulse.operators.expressions.on_samples import Numbers, numbers_of, plain
+from pulse.operators.relational.sample_join import join_samples
+
+__all__ = ["filter_samples", "join_samples", "project_samples"]
+
+
+def project_samples(samples: Samples, outputs: Sequence[tuple[str, Expression]], columns: Columns) -> Samples:
+    """New names and expressions; ``columns`` are the plan node's. A name for what is there costs nothing."""
+    expressions = dict(outputs)
+    work = Numbers(samples, "select")
+    numbers = {name: work.result(expressions[name]) for name in columns.modelled}
+    keys = []
+    for name in columns.key_names:
+        expression = expressions.get(name, Column(name))
+        if isinstance(expression, Constant):
+            keys.append(pa.repeat(pa.scalar(str(expression.value)), samples.groups))
+        else:
+            keys.append(samples.keys[samples.columns.key_names.index(_name(expression))])
+    return replace(
+        samples,
+        columns=columns,
+        keys=tuple(keys),
+        values={name: value for name, (value, _) in numbers.items()},
+        err={name: err for name, (_, err) in numbers.items()},
+        unmodelled={name: samples.unmodelled[_name(expressions[name])] for name in columns.unmodelled_names},
+    )
+
+
+def filter_samples(samples: Samples, predicate: Expression, *, possible: bool) -> Samples:
+    """The samples at which the predicate holds; others become absent, those that only possibly hold unless they are asked for."""
+    codes = _Predicates(samples).codes(predicate, negate=False)
+    np.minimum(codes, samples.certainty, out=codes)
+    if not possible:
+        np.multiply(codes, codes >= LIKELY, out=codes)  # what is less becomes absent
+    return replace(samples, certainty=codes)
+
+
+def _name(expression: Expression) -> str:
+    assert isinstance(expression, Column), f"{expression} is no name"
+    return expression.name
+
+
+class _Predicates:
+    """Codes of predicates on the samples of one arc."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._work = Numbers(samples, "filter", null=1.0)
+
+    def codes(self, predicate: Expression, *, negate: bool) -> CertaintyArray:
+        """How surely the predicate, or its negation, holds at each sample; at most as surely as the sample is there."""
+        match predicate:
+            case Not(operand):
+                return self.codes(operand, negate=not negate)
+            case And(operands) | Or(operands):
+                all_of = isinstance(predicate, And) is not negate
+                total = self._all(all_of)
+                for one in operands:
+                    (np.minimum if all_of else np.maximum)(total, self.codes(one, negate=negate), out=total)
+                return total
+            case Comparison(relation, left, right):
+                return self._comparison(NEGATED[relation] if negate else relation, left, right, predicate)
+            case Constant(bool() as value):
+                return self._all(value is not negate)
+            case Column():
+                return self._comparison("!=" if negate else "=", predicate, TRUE, predicate)
+        raise OperandError(f"filter: expected a predicate, got {predicate}")
+
+    def _all(self, value: bool) -> CertaintyArray:
+        return self._samples.certainty.copy() if value else np.zeros(len(self._samples), np.uint8)
+
+    def _comparison(
+        self, relation: str, left: Expression, right: Expression, whole: Expression
+    ) -> CertaintyArray:
+        if isinstance(left, (Constant, Instant)):
+            left, right, relation = right, left, FLIPPED[relation]
+        samples = self._samples
+        columns = samples.columns
+        own = samples.certainty
+        if isinstance(left, Column) and columns.role(left.name) is Role.TIME:
+            if not isinstance(right, Instant):
+                raise OperandError(
+                    f"filter: {whole}: a time is compared with an instant, such as '2024-05-01 12:00'; got {right}"
+                )
+            return np.where(_holds(samples.times, relation, right.microseconds), own, ABSENT)
+        used = columns_of(left) | columns_of(right)
+        sides_plain = all(isinstance(side, (Column, Constant, Instant)) for side in (left, right))
+        if sides_plain and not used & set(columns.modelled):
+            return np.where(self._by_value(relation, left, right, whole), own, ABSENT)
+        codes = self._numbers(relation, left, right)
+        for name in used & set(columns.unmodelled_names):  # a comparison with a null is false
+            codes[np.isnan(numbers_of(samples, name, "filter"))] = ABSENT
+        return codes
+
+    def _numbers(self, relation: str, left: Expression, right: Expression) -> CertaintyArray:
+        own, work = self._samples.certainty, self._work
+        if isinstance(left, Function) and left.name in ("distance", "distance2") and _is_number(right):
+            assert isinstance(right, Constant)
+            given = float(right.value)
+            square = given if left.name == "distance2" else given * abs(given)
+            if square < 0.0:  # a negative distance is below all
+                return self._all(relation in (">", ">=", "!="))
+            dx, dy, e = work.offsets(left.arguments)
+            squares, e = self._arrays(dx * dx + dy * dy, e + work.distortion(left) * np.sqrt(square))
+            return compare_distance(squares, e, square, relation, own)
+        (x, ex), (y, ey) = work.number(left), work.number(right)
+        for expression, value in ((left, x), (right, y)):
+            if not isinstance(expression, (Column, Constant)) and not np.isfinite(value).all():
+                work.result(expression)  # names where
+        if np.ndim(y) == 0:
+            values, e = self._arrays(x, ex + ey)
+            return compare_constant(values, e, float(y), relation, own)
+        if np.ndim(x) == 0:
+            values, e = self._arrays(y, ex + ey)
+            return compare_constant(values, e, float(x), FLIPPED[relation], own)
+        x, ex, y, ey = self._arrays(x, ex, y, ey)
+        return compare(x, ex, y, ey, relation, own)
+
+    def _arrays(self, *numbers: Any) -> Any:
+        n = len(self._samples)
+        return [np.full(n, x, np.float64) if np.ndim(x) == 0 else x for x in numbers]
+
+    def _by_value(self, relation: str, left: Expression, right: Expression, whole: Expression) -> BoolArray:
+        """Whether a comparison of keys, unmodelled attributes and constants holds; null is false. Keys once per group."""
+        samples = self._samples
+        per_group = columns_of(left) | columns_of(right) <= set(samples.columns.key_names)
+        a, b = (_values_of(samples, side, per_group) for side in (left, right))
+        if isinstance(a, pa.Scalar):  # two constants
+            a = pa.repeat(a, samples.groups if per_group else len(samples))
+        try:
+            if _kind(a.type) != _kind(b.type):
+                b = b.cast(a.type)
+            holds = COMPARE[relation](a, b)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise OperandError(
+                f"filter: {whole}: {a.type} cannot be compared with {b.type}; write a value of the column's own kind"
+            ) from None
+        mask: BoolArray = holds.fill_null(False).to_numpy(zero_copy_only=False)
+        return np.repeat(mask[samples.group], np.diff(samples.offsets)) if per_group else mask
+
+
+def _values_of(samples: Samples, side: Expression, per_group: bool) -> pa.Array | pa.Scalar:
+    """A column per group or sample, or a scalar."""
+    if isinstance(side, Constant):
+        return pa.scalar(side.value)
+    if isinstance(side, Instant):
+        return pa.scalar(side.microseconds, pa.timestamp("us"))
+    name = _name(side)
+    names = samples.columns.key_names
+    if name not in names:
+        samples.columns.role(name)  # names what there is, if this is not there
+        return plain(samples.unmodelled[name])
+    column = plain(samples.keys[names.index(name)])
+    return column if per_group else column.take(pa.array(samples.of_group))
+
+
+def _kind(type_: pa.DataType) -> str:
+    """What Arrow compares as a user means it: numbers with numbers, text with text, and so on."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    return "timestamp" if pa.types.is_timestamp(type_) else str(type_)
+
+
+def _holds(times: Any, relation: str, instant: int) -> Any:
+    return {
+        "<": np.less,
+        "<=": np.less_equal,
+        "=": np.equal,
+        "!=": np.not_equal,
+        ">=": np.greater_equal,
+        ">": np.greater,
+    }[relation](times, instant)
+
+
+def _is_number(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and not isinstance(expression.value, (bool, str))

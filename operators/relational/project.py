@@ -1,0 +1,64 @@
+"""The projection: new names, and expressions of models (semantics 3.3).
+
+1 Transforms: polynomial arithmetic, row by row (:mod:`pulse.operators.expressions.on_segments`); functions that leave the
+  polynomials cut rows finer. A name for what is there already costs nothing: arrays are shared, not copied.
+2 Bounds: by the rules of semantics 4.2; the drift lives on in names and linear expressions.
+3 Inverts: through names by translation, through expressions by the split heuristics (semantics 4.3, 4.4).
+4 Revises: a segment's results are replaced by those of its revision; every output is traceable to one input row.
+5 Accents: pass where the attribute is named and the description stays within what is named, else are dropped
+  (semantics 8.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.core.expression import Column, Constant, Expression
+from pulse.core.schema import Role
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.on_segments import Evaluation
+
+
+@dataclass(frozen=True)
+class Project:
+    """``outputs`` are (name, expression); ``columns`` all that comes out, keys that no output names among it.
+
+    An output that is a column keeps its role; a text constant is a key; any other expression is modelled.
+    """
+
+    outputs: tuple[tuple[str, Expression], ...]
+    columns: Columns
+
+    def segments(self, relation: Relation) -> Relation:
+        """The relation under its new names."""
+        outputs = dict(self.outputs)
+        work = Evaluation(relation, "project")
+        sources = {name: work.as_model(work.operand(outputs[name])) for name in self.columns.modelled}
+        done = work.relation
+        return replace(
+            done,
+            columns=self.columns,
+            keys=tuple(self._key(done, outputs.get(name, Column(name))) for name in self.columns.key_names),
+            models={name: done.models[source] for name, source in sources.items()},
+            err={name: done.err[source] for name, source in sources.items()},
+            drift={name: done.drift[source] for name, source in sources.items() if source in done.drift},
+            unmodelled={
+                name: done.unmodelled[self._name(outputs[name])] for name in self.columns.unmodelled_names
+            },
+        )
+
+    @staticmethod
+    def _key(relation: Relation, expression: Expression) -> pa.Array:
+        if isinstance(expression, Constant):
+            return pa.repeat(pa.scalar(str(expression.value), pa.string()), relation.groups)
+        assert isinstance(expression, Column)
+        assert relation.columns.role(expression.name) is Role.KEY
+        return relation.keys[relation.columns.key_names.index(expression.name)]
+
+    @staticmethod
+    def _name(expression: Expression) -> str:
+        assert isinstance(expression, Column)
+        return expression.name

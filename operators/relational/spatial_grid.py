@@ -1,0 +1,293 @@
+"""Space-time grid: how segments are spread so that pairs that come near meet, and are solved, in exactly one place.
+
+Not an operator of a query but of its distribution. Time is cut into *buckets*, the plane into square *cells*, which are dealt to
+so many **places** a bucket: a wild position then reaches all places, not millions of cells. Of every group, the *portion* in
+``[B - margin, B + bucket)`` goes to the places of all cells that its bounding box touches, grown by half the reach. Two
+portions that come within reach have boxes that overlap then, so ranges of cells that overlap, and among the cells they share
+there is one that is the *home* of the pair, which is solved where that was dealt to::
+
+    iy  .---.---.---.---.
+        |   | a | a |   |       cells of a: ix 1..2, iy 1..2; of b: ix 2..3, iy 0..1
+        .---.---.---.---.
+        |   | a |a b| b |       home: the larger of the two first cells on either axis, (2, 1)
+        .---.---.---.---.
+        |   |   | b | b |
+        '---'---'---'---' ix
+
+A bucket answers for the times in it; the margin is what windows above need from before. What is solved in a place is cut to
+``[B, B + bucket)`` afterwards (:func:`within`), so that each pair and time is answered exactly once.
+
+1. Segments are cut in time and repeated. 2. Bounds stay, drift too: a portion's integrals start no later than its key's.
+3. to 5. It passes on bounds, revisions and accents as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.kernels.instants import GRAIN
+from pulse.operators.data.lineage import Lineage
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.proximity_join import APPROXIMATED, position_boxes
+
+_SIDE = 1 << 15  # cells lie in -_SIDE .. _SIDE - 1 on either axis; what is farther goes to the last
+_SAMPLE = 256  # groups looked at to choose a cell
+_HANDFUL = (
+    6.0  # cells that a portion touches on average, wherever the cells' corners lie; 14 where they lie worst
+)
+_CROWD = 64  # cells for each place from which on all places are taken to be touched
+
+
+@dataclass(frozen=True)
+class ResolvedGrid:
+    """A grid with its numbers: ``bucket`` and ``margin`` in microseconds; ``position`` None: by time only.
+
+    A margin says that averages over windows are asked for. The cells of a bucket are dealt to ``places`` places; place ``p``
+    of bucket ``b`` has the number ``b * places + p``.
+    """
+
+    position: tuple[str, str] | None
+    reach: float
+    bucket: int
+    margin: int
+    cell: float
+    places: int = 1
+
+    def __post_init__(self) -> None:
+        if self.bucket <= 0 or self.margin < 0:
+            raise ValueError(
+                f"grid: expected bucket > 0 and margin >= 0, got {self.bucket} and {self.margin}"
+            )
+        if self.places < 1:
+            raise ValueError(f"grid: expected at least one place, got {self.places}")
+        if not (0.0 < self.cell < np.inf and 0.0 <= self.reach < np.inf):
+            raise ValueError(
+                f"grid: expected finite cell > 0 and reach >= 0, got {self.cell} and {self.reach}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Portions:
+    """``relation`` with a group for each bucket and group that has something in it, by bucket then group.
+
+    ``bucket`` is its number (bucket ``b`` starts at ``b * size``), ``group`` the group of the original.
+    """
+
+    relation: Relation
+    bucket: IntArray
+    group: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Scattered:
+    """``relation`` with a group for each portion and place, by place; ``ranges`` ``(G, 4)`` the portion's cells."""
+
+    place: IntArray
+    relation: Relation
+    ranges: IntArray
+
+
+def portions(relation: Relation, bucket: int, margin: int) -> Portions:
+    """Each group cut into ``[B - margin, B + bucket)`` for all buckets; both in microseconds."""
+    begin = relation.ref + np.floor(relation.lo * 1e6).astype(np.int64)
+    end = np.maximum(relation.ref + np.ceil(relation.hi * 1e6).astype(np.int64), begin + 1)
+    first = begin // bucket
+    counts = (end + margin - 1) // bucket - first + 1
+    rows = np.repeat(np.arange(len(relation)), counts)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + first[rows]
+    lo, hi, kept = _cut(relation, rows, number * bucket - margin, (number + 1) * bucket)
+    rows, number, lo, hi = rows[kept], number[kept], lo[kept], hi[kept]
+    order = np.argsort(number, kind="stable")
+    rows, number = rows[order], number[order]
+    group = relation.group[rows]
+    starts = np.ones(len(rows), bool)
+    starts[1:] = (number[1:] != number[:-1]) | (group[1:] != group[:-1])
+    at = np.flatnonzero(starts)
+    chosen = pa.array(group[at])
+    cut = replace(
+        relation.take(rows, lo=lo[order], hi=hi[order]),
+        keys=tuple(column.take(chosen) for column in relation.keys),
+        offsets=np.append(at, len(rows)),
+    )
+    return Portions(cut, number[at], group[at])
+
+
+def within(relation: Relation, begin: int, end: int) -> Relation:
+    """What of a relation lies in ``[begin, end)`` microseconds; groups without rows are left out."""
+    rows = np.arange(len(relation))
+    lo, hi, kept = _cut(relation, rows, np.full(len(rows), begin), np.full(len(rows), end))
+    return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
+
+
+def within_each(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
+    """As :func:`within`, with a range for each group."""
+    rows, group = np.arange(len(relation)), relation.group
+    lo, hi, kept = _cut(relation, rows, begin[group], end[group])
+    return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()
+
+
+def places(portion: Relation, position: tuple[str, str], reach: float, cell: float) -> IntArray:
+    """The cells ``(ix0, ix1, iy0, iy1)``, ends included, that each group's box touches, grown by errors and half the reach."""
+    box = _group_boxes(portion, position)
+    grow = 0.5 * reach * (1.0 + 2.0**-40)
+    with np.errstate(over="ignore"):
+        low = np.floor((box[:, 0::2] - grow) / cell).clip(-_SIDE, _SIDE - 1)
+        high = np.floor((box[:, 1::2] + grow) / cell).clip(-_SIDE, _SIDE - 1)
+    return np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1]), axis=1).astype(np.int64)
+
+
+def averaged_reach(relation: Relation, position: tuple[str, str], reach: float) -> float:
+    """The reach for one side of a pair whose average distance is asked for.
+
+    That is the average of an approximation, whose error the join adds to the reach (``Nearness.slack``).
+    Half of what comes out is for this side's boxes, so that both sides together cover the larger of their errors.
+    """
+    errors = max(float(relation.err[name].max(initial=0.0)) for name in position)
+    return (1.0 + APPROXIMATED) * reach + 2.0 * errors
+
+
+def scattered(relation: Relation, grid: ResolvedGrid) -> Scattered:
+    """All portions in all their places at once: what is written in one go."""
+    cut = portions(relation, grid.bucket, grid.margin)
+    if grid.position is None:
+        ranges = np.zeros((len(cut.bucket), 4), np.int64)
+    else:
+        reach = averaged_reach(relation, grid.position, grid.reach) if grid.margin else grid.reach
+        ranges = places(cut.relation, grid.position, reach, grid.cell)
+    portion, dealt = _dealt(ranges, grid.places)
+    place = cut.bucket[portion] * grid.places + dealt
+    order = np.argsort(place, kind="stable")
+    chosen = portion[order]
+    return Scattered(place[order], cut.relation.select_groups(chosen), ranges[chosen])
+
+
+def scatter(relation: Relation, grid: ResolvedGrid) -> Iterator[tuple[int, Relation, IntArray]]:
+    """``(place, relation, ranges)`` for each place that something goes to, ascending; ``ranges`` are its groups' cells."""
+    whole = scattered(relation, grid)
+    distinct, cuts = np.unique(whole.place, return_index=True)
+    ends = [*cuts[1:].tolist(), len(whole.place)]
+    for place, begin, end in zip(distinct.tolist(), cuts.tolist(), ends, strict=False):
+        yield place, _some_groups(whole.relation, begin, end), whole.ranges[begin:end]
+
+
+def folded(ix: IntArray, iy: IntArray, places: int) -> IntArray:
+    """Cells dealt to ``places`` places, neighbours to different ones as a rule."""
+    mixed = ((ix + _SIDE) * 0x9E3779B1 + (iy + _SIDE) * 0x85EBCA77) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+    place: IntArray = (mixed ^ (mixed >> 13)) % places
+    return place
+
+
+def folded_places(cells: tuple[int, int, int, int], places: int) -> frozenset[int]:
+    """The places of all cells of a range ``(ix0, ix1, iy0, iy1)``."""
+    return frozenset(_dealt(np.array([cells]), places)[1].tolist())
+
+
+def _dealt(ranges: IntArray, places: int) -> tuple[IntArray, IntArray]:
+    """Which range ``(ix0, ix1, iy0, iy1)`` goes to which place: each pair of them once. A very large one goes to all places."""
+    along = ranges[:, 3] - ranges[:, 2] + 1
+    counts = (ranges[:, 1] - ranges[:, 0] + 1) * along
+    large = counts > _CROWD * places
+    few = np.flatnonzero(~large)
+    of = np.repeat(few, counts[few])
+    number = np.arange(len(of)) - np.repeat(np.cumsum(counts[few]) - counts[few], counts[few])
+    ix, iy = np.divmod(number, along[of])
+    dealt = np.unique(of * places + folded(ix + ranges[of, 0], iy + ranges[of, 2], places))
+    everywhere = (np.flatnonzero(large)[:, None] * places + np.arange(places)).ravel()
+    return np.divmod(np.concatenate([dealt, everywhere]), places)
+
+
+@dataclass(frozen=True, eq=False)
+class PairHome:
+    """One of ``places`` places that all cells are dealt to, and the cells of the groups of either side."""
+
+    place: int
+    places: int
+    left: IntArray
+    right: IntArray
+
+    def keep(self, pairs: IntArray) -> IntArray:
+        """The pairs ``(P, 2)`` of left and right groups whose home, a cell, was dealt to this place."""
+        left, right = self.left[pairs[:, 0]], self.right[pairs[:, 1]]
+        ix, iy = np.maximum(left[:, 0], right[:, 0]), np.maximum(left[:, 2], right[:, 2])
+        kept: IntArray = pairs[folded(ix, iy, self.places) == self.place]
+        return kept
+
+
+def cell_size(
+    relation: Relation, position: tuple[str, str], reach: float, bucket: int, margin: int = 0
+) -> float:
+    """A cell that portions, judged by a sample, touch a handful of: at least ``2 * reach``, and as large as their boxes are.
+
+    All sides of a join need the same: take the largest of theirs.
+    """
+    stride = -(-relation.groups // _SAMPLE)
+    sample = relation.select_groups(np.arange(0, relation.groups, max(stride, 1)))
+    box = _group_boxes(portions(sample, bucket, margin).relation, position)
+    if len(box) == 0:
+        return max(2.0 * reach, 1.0)
+    width, height = box[:, 1] - box[:, 0] + reach, box[:, 3] - box[:, 2] + reach
+    # Half the places that there are numbers for, lest other groups lie farther out.
+    cell = max(
+        2.0 * reach,
+        float(np.median(np.maximum(width, height))),
+        float(np.abs(box).max()) / (_SIDE // 2),
+        1e-9,
+    )
+    with np.errstate(over="ignore"):
+        while ((width / cell + 1.0) * (height / cell + 1.0)).mean() > _HANDFUL:
+            cell *= 2.0
+    return cell
+
+
+def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
+    """The box of each group, all of which have rows."""
+    box = position_boxes(relation, position)
+    if relation.groups == 0:
+        return box
+    low = np.minimum.reduceat(box[:, 0::2], relation.offsets[:-1])
+    high = np.maximum.reduceat(box[:, 1::2], relation.offsets[:-1])
+    return np.stack((low[:, 0], high[:, 0], low[:, 1], high[:, 1]), axis=1)
+
+
+def _cut(
+    relation: Relation, rows: IntArray, begin: IntArray, end: IntArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Rows cut to ``[begin, end)`` microseconds: ``lo``, ``hi``, and whether anything is left.
+
+    A sliver that a cut leaves, shorter than instants are told apart by, is nothing; a row that short stays.
+    """
+    start, stop = (begin - relation.ref[rows]) / 1e6, (end - relation.ref[rows]) / 1e6
+    lo, hi = relation.lo[rows], relation.hi[rows]
+    whole = (start <= lo) & (hi <= stop) & (lo < stop)
+    new_lo, new_hi = np.maximum(lo, start), np.minimum(hi, stop)
+    kept: BoolArray = whole | (new_hi - new_lo > GRAIN)
+    return new_lo, new_hi, kept
+
+
+def _some_groups(relation: Relation, begin: int, end: int) -> Relation:
+    """Consecutive groups, as views."""
+    a, b = int(relation.offsets[begin]), int(relation.offsets[end])
+    lineage = relation.lineage
+    if lineage is not None:
+        first, last = lineage.offsets[a], lineage.offsets[b]
+        lineage = Lineage(lineage.offsets[a : b + 1] - first, lineage.entries[first:last], lineage.table)
+    return replace(
+        relation,
+        keys=tuple(column.slice(begin, end - begin) for column in relation.keys),
+        offsets=relation.offsets[begin : end + 1] - a,
+        ref=relation.ref[a:b],
+        lo=relation.lo[a:b],
+        hi=relation.hi[a:b],
+        models={name: c[a:b] for name, c in relation.models.items()},
+        err={name: values[a:b] for name, values in relation.err.items()},
+        drift={name: values[a:b] for name, values in relation.drift.items()},
+        certainty=relation.certainty[a:b],
+        unmodelled={name: column.slice(a, b - a) for name, column in relation.unmodelled.items()},
+        lineage=lineage,
+    )

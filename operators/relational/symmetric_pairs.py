@@ -1,0 +1,88 @@
+"""The mirror: every row also with columns exchanged, so that a symmetric pair is solved one way round and given both ways.
+
+1 Transforms: no equation. The rows of the input, then the same rows under exchanged names; keys, modelled and unmodelled
+  attributes alike. What is mirrored has keys of its own (``R.id < S.id`` below, ``R.id > S.id`` here), so groups stay groups.
+2 Bounds: a mirrored row has the bounds, drift, certainty and causes of its original, under the exchanged names.
+3 Inverts: passes the bound on; a column that is exchanged has the tighter of its own and the other's.
+4 Revises: passes revisions on, both ways round.
+5 Accents: pass, both ways round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.operators.data.lineage import Lineage
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """``swaps`` are the pairs of columns that are exchanged, of one role and type each."""
+
+    swaps: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def _exchanged(self) -> dict[str, str]:
+        return dict(self.swaps) | {b: a for a, b in self.swaps}
+
+    def segments(self, relation: Relation) -> Relation:
+        """The rows of the input, and after them the mirrored ones."""
+        if not len(relation):
+            return relation
+        plain = replace(relation, lineage=None)
+        mirrored = replace(
+            plain,
+            keys=self._keys(relation.columns, relation.keys),
+            models=self._named(relation.models),
+            err=self._named(relation.err),
+            drift=self._named(relation.drift),
+            unmodelled=self._named(relation.unmodelled),
+        )
+        return replace(Relation.concat([plain, mirrored]), lineage=_twice(relation.lineage))
+
+    def samples(self, samples: Samples) -> Samples:
+        """The samples of the input, and after them the mirrored ones."""
+        keys = self._keys(samples.columns, samples.keys)
+
+        def both(of: Mapping[str, Any]) -> dict[str, Any]:
+            other = self._named(of)
+            return {name: np.concatenate((values, other[name])) for name, values in of.items()}
+
+        others = self._named(samples.unmodelled)
+        return replace(
+            samples,
+            keys=tuple(pa.concat_arrays([a, b]) for a, b in zip(samples.keys, keys, strict=True)),
+            group=np.concatenate((samples.group, samples.group + samples.groups)),
+            first=np.tile(samples.first, 2),
+            offsets=np.concatenate((samples.offsets, samples.offsets[1:] + len(samples))),
+            values=both(samples.values),
+            err=both(samples.err),
+            certainty=np.tile(samples.certainty, 2),
+            unmodelled={
+                name: pa.concat_arrays([values, others[name]]) for name, values in samples.unmodelled.items()
+            },
+        )
+
+    def _keys(self, columns: Columns, keys: tuple[pa.Array, ...]) -> tuple[pa.Array, ...]:
+        own = self._named(dict(zip(columns.key_names, keys, strict=True)))
+        return tuple(own[name] for name in columns.key_names)
+
+    def _named(self, of: Mapping[str, Any]) -> dict[str, Any]:
+        return {self._exchanged.get(name, name): values for name, values in of.items()}
+
+
+def _twice(lineage: Lineage | None) -> Lineage | None:
+    """The causes of rows that come twice, one whole after the other."""
+    if lineage is None:
+        return None
+    ends = lineage.offsets[1:] + len(lineage.entries)
+    return Lineage(np.concatenate((lineage.offsets, ends)), np.tile(lineage.entries, 2), lineage.table)

@@ -1,0 +1,1 @@
+"""Apply and undo changes of units on segments and tuples."""

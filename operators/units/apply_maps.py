@@ -1,0 +1,257 @@
+"""Alter: values restated by affine maps that change at instants (semantics 8.1); what alter data does to segments.
+
+1 Transforms: where a map ``y -> a*y + b`` is in force, coefficients scale by ``a`` and the constant term shifts by ``b``; a
+  segment that straddles an instant at which the map changes is cut there.
+2 Bounds: ``err`` scales by ``a``, ``drift`` too; over a change of scale the drift so far is carried on
+  (:func:`pulse.kernels.pieces.step_maps.scaled_drift`). Nothing is approximated, but ``a`` and ``b`` are exact fractions and
+  values doubles: what the doubles nearest to ``a`` and ``b``, products and sums lose is added
+  (:func:`pulse.kernels.pieces.step_maps.restate`).
+3 Inverts: a bound on the output is one of ``1/a`` of it on the input.
+4 Revises: passes it on, altered.
+5 Accents: this is what they do. Undoing and restating are inverse to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import StreamSchema
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.columns import Columns
+from pulse.core.decimals import as_doubles
+from pulse.kernels.pieces.step_maps import (
+    apply_steps,
+    apply_steps_on_grid,
+    apply_steps_with_bounds,
+    cut_at_steps,
+    restate,
+    scaled_drift,
+)
+from pulse.kernels.rounding import GROWN
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.data.tuple_columns import times
+from pulse.operators.units.unsure_units import check_lines, covering
+from pulse.stream.units.step_maps import Located, Steps
+
+
+@dataclass(frozen=True)
+class Alter:
+    """``steps`` by attribute; descriptions speak of keys, unmodelled attributes and the time by the input's own names.
+
+    Segments of attributes among ``held`` keep the map in force at their start. That is what undoes a value that was recorded
+    before the change and held across it; as it may have been recorded again after it, their bounds cover that as well. Those
+    of attributes among ``lines`` join tuples; where a map changes between two it is an error
+    (:mod:`pulse.operators.units.unsure_units`).
+    """
+
+    steps: Mapping[str, Steps]
+    held: frozenset[str] = frozenset()
+    lines: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is ever altered."""
+        return all(one.is_empty for one in self.steps.values())
+
+    def columns(self, before: Columns) -> Columns:
+        """What comes out of an input of such columns."""
+        return before
+
+    def inverse(self) -> Alter:
+        """What undoes this."""
+        return replace(self, steps={name: steps.inverse() for name, steps in self.steps.items()})
+
+    def segments(self, relation: Relation) -> Relation:
+        """Cut where a map changes, and scaled."""
+        began = relation.lo  # where a row's segment does, whatever attributes it has been cut for
+        for name, steps in self.steps.items():
+            if name in relation.models and not steps.is_empty:
+                relation, began = self._altered(relation, name, steps, began)
+        return relation
+
+    def _altered(
+        self, relation: Relation, name: str, steps: Steps, began: FloatArray
+    ) -> tuple[Relation, FloatArray]:
+        found = steps.located(
+            described_columns(relation.columns, relation.keys, relation.group, relation.unmodelled, steps),
+            len(relation),
+        )
+        if not _concerns(found):
+            return relation, began
+        parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+        if (parts.step < 0).all():
+            return relation, began
+        if name in self.lines:
+            check_lines(relation, name, parts, found)
+        step = parts.step
+        if name in self.held:
+            step = cut_at_steps(relation.ref, began, began, found.cell, found.steps).step[parts.row]
+        if len(parts.row) > len(relation):
+            relation = relation.take(parts.row, lo=parts.lo, hi=parts.hi)
+            began, found = began[parts.row], found._replace(cell=found.cell[parts.row])
+        made = restate(
+            relation.models[name],
+            relation.lo,
+            relation.hi,
+            relation.err[name],
+            step,
+            found.maps + found.off,
+        )
+        err, rates = made.err, made.rounding
+        if name in self.held:
+            err, apart = covering(relation, name, made, step, parts.step, found)
+            rates = rates + apart
+        drift = dict(relation.drift)
+        if name in drift:
+            scales = found.maps[0], found.off[0]
+            own = scaled_drift(relation.offsets, step, scales, np.ascontiguousarray(drift[name]))
+            drift[name] = (own + relation.accumulated(rates)) * GROWN if rates.any() else own
+        models, bounds = {**relation.models, name: made.c}, {**relation.err, name: err}
+        return replace(relation, models=models, err=bounds, drift=drift), began
+
+    def samples(self, samples: Samples) -> Samples:
+        """Every value by the map in force at its instant."""
+        values, err = dict(samples.values), dict(samples.err)
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            if set(steps.columns) <= set(samples.columns.key_names):  # then a stretch lies in one cell
+                found = steps.located(
+                    described_columns(samples.columns, samples.keys, samples.group, {}, steps),
+                    len(samples.group),
+                )
+                grid = samples.first, samples.offsets, samples.every
+                if _concerns(found):
+                    numbers, maps = (values[name], err[name]), found.maps + found.off
+                    values[name], err[name] = apply_steps_on_grid(
+                        numbers, grid, found.cell, found.steps, maps
+                    )
+                continue
+            found = steps.located(
+                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                len(samples),
+            )
+            if _concerns(found):
+                values[name], err[name] = apply_steps_with_bounds(
+                    values[name],
+                    err[name],
+                    found.cell,
+                    samples.times,
+                    found.steps,
+                    found.maps + found.off,
+                )
+        return replace(samples, values=values, err=err)
+
+    def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
+        """The steps of every stretch by attribute, for :func:`~pulse.operators.output.sampling.to_tuples`, which then needs no copy of the
+        samples; None where descriptions speak of more than keys."""
+        found: dict[str, Located] = {}
+        for name, steps in self.steps.items():
+            if name not in samples.values or steps.is_empty:
+                continue
+            if not set(steps.columns) <= set(samples.columns.key_names):
+                return None
+            located = steps.located(
+                described_columns(samples.columns, samples.keys, samples.group, {}, steps), len(samples.group)
+            )
+            if _concerns(located):
+                found[name] = located
+        return found
+
+    def tuples(self, batch: pa.RecordBatch, schema: StreamSchema) -> pa.RecordBatch:
+        """A batch of tuples with the modelled attributes altered, as doubles; the rest as it is."""
+        at: IntArray | None = None
+        for name, steps in self.steps.items():
+            if name not in batch.schema.names or steps.is_empty:
+                continue
+            found = steps.located({one: batch.column(one) for one in steps.columns}, batch.num_rows)
+            if not _concerns(found):
+                continue
+            at = times(pa.Table.from_batches([batch]), schema)[0] if at is None else at
+            column = batch.column(name)
+            values = as_doubles(column).to_numpy(zero_copy_only=False)
+            altered = pa.array(
+                apply_steps(values, found.cell, at, found.steps, found.maps),
+                mask=column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None,
+            )
+            batch = batch.set_column(batch.schema.get_field_index(name), name, altered)
+        return batch
+
+
+def described_columns(
+    columns: Columns,
+    keys: tuple[pa.Array, ...],
+    group: IntArray,
+    unmodelled: Mapping[str, pa.Array],
+    steps: Steps,
+) -> dict[str, Any]:
+    """What descriptions compare, for every row, by the columns of the steps; a key is held once per group."""
+    of_row = pa.array(group)
+    return {
+        name: unmodelled[name]
+        if name in unmodelled
+        else pa.DictionaryArray.from_arrays(of_row, keys[columns.key_names.index(name)])
+        for name in steps.columns
+    }
+
+
+def _concerns(found: Located) -> bool:
+    """Whether some row's cell has a step at all."""
+    busy = np.diff(found.steps[0]) > 0
+    return bool(busy.any()) and bool(busy[found.cell].any())
+
+
+@dataclass(frozen=True)
+class Cease:
+    """Rows only where all attributes exist (drop, semantics 8.2): ``steps`` by attribute, whose scale is above 1 where not."""
+
+    steps: Mapping[str, Steps]
+    stored: bool = False
+    """Whether rows are segments of a model as its fit made them, from tuples that have all of its attributes: then rows end where
+    any of them does, also one that is not read, and what is left of a segment says nothing of the time after: a segment that
+    does begins there."""
+
+    def segments(self, relation: Relation) -> Relation:
+        """Cut where an attribute ends or begins, without what lies between."""
+        for name, steps in self.steps.items():
+            read = self.stored or name in relation.models or name in relation.unmodelled
+            if steps.is_empty or not read:
+                continue
+            found = steps.located(
+                described_columns(
+                    relation.columns, relation.keys, relation.group, relation.unmodelled, steps
+                ),
+                len(relation),
+            )
+            parts = cut_at_steps(relation.ref, relation.lo, relation.hi, found.cell, found.steps)
+            gone = np.append(found.maps[0], 1.0)[parts.step] > 1.0
+            if self.stored and gone.any():
+                ended = np.full(len(relation), len(gone))
+                np.minimum.at(ended, parts.row[gone], np.flatnonzero(gone))
+                gone = np.arange(len(gone)) >= ended[parts.row]
+            kept = np.flatnonzero(~gone)
+            if len(kept) < len(parts.row):
+                relation = relation.take(parts.row[kept], lo=parts.lo[kept], hi=parts.hi[kept])
+                relation = replace(relation, drift={})
+        return relation
+
+    def samples(self, samples: Samples) -> Samples:
+        """Absent where an attribute is not."""
+        certainty = samples.certainty
+        for name, steps in self.steps.items():
+            if steps.is_empty or (name not in samples.values and name not in samples.unmodelled):
+                continue
+            found = steps.located(
+                described_columns(samples.columns, samples.keys, samples.of_group, samples.unmodelled, steps),
+                len(samples),
+            )
+            scale = apply_steps(np.ones(len(samples)), found.cell, samples.times, found.steps, found.maps)
+            certainty = np.where(scale > 1.0, np.uint8(ABSENT), certainty)
+        return replace(samples, certainty=certainty)

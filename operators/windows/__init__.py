@@ -1,0 +1,1 @@
+"""Aggregates over a window of one key."""

@@ -1,0 +1,122 @@
+"""Smallest and largest value over a window, per key (semantics 3.6).
+
+1 Transforms: the extremum over ``[t - size, t)`` as a function of the closing time ``t`` is piecewise one of three:
+  the model at the window's tail, the model at its head, or the best value in between, a constant. Points take part.
+  Windows that touch a hole, or reach outside, have no result.
+2 Bounds: the largest bound of any row that the windows of a piece touch; wherever the true extremum lies, it is of
+  one of them. The rounding of a shift is added. Pieces are cut where windows begin and cease to touch rows of another
+  certainty, or rows without a bound, so that no window is in doubt because of a row that a later window touches.
+3 Inverts: each contributing row to the bound itself (semantics 4.3).
+4 Revises: upstream by replaying; downstream only while the extremum itself is not withdrawn (semantics 7.5;
+  :mod:`pulse.operators.patch.extremum`).
+5 Accents: as the integral's; an alteration increases, so it keeps the order, and acts on results (semantics 8.1,
+  8.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import UNBOUNDED
+from pulse.core.instants import gaps, tolerances
+from pulse.kernels.pieces.window_cover import touched
+from pulse.kernels.rounding import evaluation
+from pulse.kernels.windows.extremum import sliding_extremum
+from pulse.operators.data.relation import Relation
+from pulse.operators.windows.base import WindowFunction, least_certain
+
+
+@dataclass(frozen=True)
+class Extremum(WindowFunction):
+    """``min`` or ``max``."""
+
+    def segments(self, relation: Relation) -> Relation:
+        """The results as segments in the closing time."""
+        found = sliding_extremum(
+            relation.ref,
+            relation.lo,
+            relation.hi,
+            relation.models[self.argument],
+            relation.offsets,
+            self.size,
+            upper=self.function == "max",
+        )
+        made = replace(
+            relation,
+            columns=self.columns(relation.columns),
+            offsets=found.offsets,
+            ref=found.ref,
+            lo=found.lo,
+            hi=found.hi,
+            models={self.output: found.c},
+            err={},
+            drift={},
+            certainty=np.zeros(len(found.ref), np.uint8),
+            unmodelled={},
+            lineage=None,
+        )
+        err, c = relation.err[self.argument], relation.models[self.argument]
+        if c.shape[1] > 1:  # what comes out is written about other references, and evaluated there
+            err = err + 4.0 * evaluation(c, relation.lo, relation.hi)
+        made = _cut_at_changes(made, relation, self.size)
+        # What the windows of a piece cover: from `size` before its start to its end.
+        first, last, widest = touched(
+            (relation.ref, relation.lo, relation.hi, relation.offsets),
+            err,
+            (made.ref, made.lo, made.hi, made.offsets),
+            self.size,
+        )
+        return replace(
+            made,
+            err={self.output: widest},
+            certainty=least_certain(relation.certainty, first, last),
+            lineage=None if relation.lineage is None else relation.lineage.spans(first, last),
+        )
+
+
+def _cut_at_changes(made: Relation, relation: Relation, size: int) -> Relation:
+    """Cut results where their windows begin or cease to touch rows of another certainty or rows without a bound.
+
+    Windows begin to touch a row when they close at its start, and cease to when they close ``size`` after its end.
+    """
+    doubt = relation.certainty.astype(np.int64)
+    for err in relation.err.values():
+        doubt = 2 * doubt + (err >= UNBOUNDED**0.5)
+    group = relation.group
+    change = np.flatnonzero((doubt[1:] != doubt[:-1]) & (group[1:] == group[:-1]))
+    if not len(change) or not len(made):
+        return made
+    ref = np.concatenate((relation.ref[change + 1], relation.ref[change] + size))
+    offset = np.concatenate((relation.lo[change + 1], relation.hi[change]))
+    return _cut(made, np.tile(group[change], 2), ref, offset)
+
+
+def _cut(made: Relation, group: IntArray, ref: IntArray, offset: FloatArray) -> Relation:
+    """Cut the rows of groups at instants ``(ref, offset)``; an instant outside all rows, or at an end of one, changes nothing."""
+    start = int(made.ref.min())  # only to find the row: what decides below subtracts references exactly
+    starts, at = (made.ref - start) / 1e6 + made.lo, (ref - start) / 1e6 + offset
+    order = np.lexsort((at, group))
+    group, ref, offset, at = group[order], ref[order], offset[order], at[order]
+    is_cut = np.repeat([False, True], [len(made), len(at)])
+    merged = np.lexsort((is_cut, np.concatenate((starts, at)), np.concatenate((made.group, group))))
+    row = (np.cumsum(~is_cut[merged]) - 1)[is_cut[merged]]
+    found = row >= made.offsets[group]
+    row, ref, offset = row[found], ref[found], offset[found]
+    lead = gaps(made.ref[row], made.lo[row], ref, offset)
+    rest = gaps(ref, offset, made.ref[row], made.hi[row])
+    least = tolerances(made.ref[row], made.lo[row], ref, offset)
+    inside = (lead > least) & (rest > least)
+    row, cut = row[inside], (made.lo[row] + lead)[inside]
+    fresh = np.concatenate(([True], (row[1:] != row[:-1]) | (cut[1:] - cut[:-1] > least[inside][1:])))[
+        : len(row)
+    ]
+    row, cut = row[fresh], cut[fresh]
+    rows = np.sort(np.concatenate((np.arange(len(made)), row)))
+    lo, hi = made.lo[rows], made.hi[rows]
+    second = np.flatnonzero(np.concatenate(([False], rows[1:] == rows[:-1])))
+    lo[second] = cut
+    hi[second - 1] = cut
+    return made.take(rows, lo=lo, hi=hi)

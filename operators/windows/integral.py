@@ -1,0 +1,154 @@
+"""Sum and average over a window, per key (semantics 3.5).
+
+1 Transforms: the integral over ``[t - size, t)`` as a function of the closing time ``t`` is a polynomial, one degree
+  higher, between any two instants at which an end of the window passes from one segment to the next: ``tail +
+  constant + head``. The average is that over the size. Windows that touch a hole, or reach outside, have no result.
+  Points have no measure.
+2 Bounds: of an average ``min(mean of err over the window, (drift at head + drift at tail) / size)``, of a sum that
+  times the size. The mean of err is linear in ``t`` on a piece, so that it is largest at an end. Rounding is added to either,
+  and at ends that were solved for, which are known to the timeline's tolerance, what the model jumps by there.
+3 Inverts: a bound on the average to ``err <= bound``, or ``drift <= bound * size / 2`` (semantics 4.3).
+4 Revises: upstream by replaying what shared a window; downstream by adding what the integral changed by (semantics 7.5),
+  where bounds stay and no hole opens or closes (:mod:`pulse.operators.patch.integral`).
+5 Accents: foundation is what the window is on; an alteration of the argument acts on results as on segments
+  (semantics 8.2, 8.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.instants import gaps, tolerances
+from pulse.kernels.instants import MICROSECONDS
+from pulse.kernels.pieces.window_cover import largest_of_spans
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.rounding import GROWN, SMALL, TERM, TINY, UNIT, evaluation, magnitudes
+from pulse.kernels.windows.integral import window_integral
+from pulse.operators.data.relation import Relation
+from pulse.operators.errors import DomainError
+from pulse.operators.windows.base import WindowFunction, least_certain
+
+
+@dataclass(frozen=True)
+class Integral(WindowFunction):
+    """``sum`` or ``avg``, by the integral."""
+
+    def segments(self, relation: Relation) -> Relation:
+        """The results as segments in the closing time."""
+        rows = relation.ranges_only()
+        offsets, ref, lo, hi, c, head, tail = window_integral(
+            rows.ref, rows.lo, rows.hi, rows.models[self.argument], rows.offsets, self.size
+        )
+        err = self._errors(rows, lo, head, tail) * GROWN
+        err += window_rounding(rows, self.argument, self.size, (offsets, head, tail))
+        err += evaluation(c, lo, hi) + _of_solved_ends(rows, self.argument, head, tail)
+        if self.function == "avg":
+            c, err = c / (self.size / 1e6), err / (self.size / 1e6)
+        made = replace(
+            rows,
+            columns=self.columns(relation.columns),
+            offsets=offsets,
+            ref=ref,
+            lo=lo,
+            hi=hi,
+            models={self.output: c},
+            err={self.output: err},
+            drift={},
+            certainty=least_certain(rows.certainty, tail, head),
+            unmodelled={},
+            lineage=None if rows.lineage is None else rows.lineage.spans(tail, head),
+        )
+        finite = np.isfinite(c).all(axis=1)
+        if not finite.all():
+            raise DomainError(
+                f"window {self.function}({self.argument}): the result for {made.where(int(finite.argmin()))} is beyond "
+                "the range of floating-point numbers; scale the attribute down first"
+            )
+        return made
+
+    def _errors(self, rows: Relation, lo: FloatArray, head: IntArray, tail: IntArray) -> FloatArray:
+        """Bounds of the integral, one per piece."""
+        err = rows.err[self.argument]
+        if not err.any():
+            return np.zeros(len(lo))
+        # Cells depend on ranges alone, so these are the very pieces of the integral itself.
+        _, _, e_lo, e_hi, e, _, _ = window_integral(
+            rows.ref, rows.lo, rows.hi, err[:, None], rows.offsets, self.size
+        )
+        assert len(e) == len(lo)
+        largest: FloatArray = np.maximum(np.maximum(evaluate(e, e_lo), evaluate(e, e_hi)), 0.0)
+        drift = rows.drift.get(self.argument)
+        return largest if drift is None else np.minimum(largest, drift[head] + drift[tail])
+
+
+_EPSILON = 2.0 * UNIT
+_NEAR = (
+    4.0  # lengths from the reference: up to there the rounding of a row's ends counts as that of its length
+)
+
+
+def window_rounding(
+    rows: Relation, argument: str, size: int, results: tuple[IntArray, IntArray, IntArray]
+) -> FloatArray:
+    """What rounding may do to the integral over a window, for results ``(offsets, head, tail)``: one per result.
+
+    Each part of the window errs by a few units in the last place of its magnitude times its length, all of them by that of the
+    largest times the size. The ends of a row far from its reference are rounded themselves, by a unit of that distance. The sum
+    of the rows in between is carried from window to window with what its additions lost; what that loses in turn, with ``n``
+    rows, is ``(n u)^2`` of the largest of the group.
+    """
+    offsets, head, tail = results
+    c = rows.models[argument]
+    size_s, terms = size / 1e6, TERM * (c.shape[1] + 2)
+    magnitude = magnitudes(c, rows.lo, rows.hi)
+    rounding: FloatArray = terms * size_s * largest_of_spans(magnitude, tail, head)
+    reach, length = np.maximum(np.abs(rows.lo), np.abs(rows.hi)), rows.hi - rows.lo
+    far = reach > _NEAR * length
+    if far.any():
+        ends = largest_of_spans(np.where(far, magnitude * reach, 0.0), tail, head)
+        rounding += terms * (head - tail + 1) * ends
+    count = np.diff(rows.offsets)
+    if len(magnitude):
+        some = count > 0
+        largest = np.zeros(len(count))
+        largest[some] = np.maximum.reduceat(magnitude, rows.offsets[:-1][some])
+        rounding += np.repeat((2.0 * count * UNIT) ** 2 * largest * size_s, np.diff(offsets))
+        small = np.repeat(largest < SMALL, np.diff(offsets))
+        if small.any():
+            some = np.repeat(largest > 0.0, np.diff(offsets)) | rows.err[argument].any()
+            lost = TINY * (head - tail + 1 + terms / TERM) * (1.0 + size_s)
+            rounding += np.where(small & some, lost, 0.0)
+    return rounding
+
+
+def _of_solved_ends(rows: Relation, argument: str, head: IntArray, tail: IntArray) -> FloatArray:
+    """What the ends between the rows ``tail … head``, and those beside them, may add to an integral: one per result.
+
+    An end that is no whole microsecond was solved for. It lies within the timeline's tolerance, where also shorter ranges were
+    left to their neighbours: what the model and its bound jump by is added for that long, and for the gap, if any.
+    """
+    end = rows.hi[:-1] * MICROSECONDS
+    far = np.maximum(np.abs(rows.hi[:-1]), np.abs(rows.lo[1:]))
+    gap = np.abs(gaps(rows.ref[:-1], rows.hi[:-1], rows.ref[1:], rows.lo[1:]))
+    apart = gap > 8.0 * _EPSILON * far
+    same = rows.group[1:] == rows.group[:-1]
+    solved = (np.abs(end - np.rint(end)) > 4.0 * _EPSILON * MICROSECONDS * far) | apart
+    within = tolerances(rows.ref[:-1], rows.hi[:-1], rows.ref[1:], rows.lo[1:])
+    found = np.flatnonzero(same & solved & (gap <= within))
+    if not len(found):
+        return np.zeros(len(head))
+    c, err = rows.models[argument], rows.err[argument]
+    left, right = evaluate(c[found], rows.hi[found]), evaluate(c[found + 1], rows.lo[found + 1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        jump = np.abs(left - right) + np.abs(err[found] - err[found + 1])
+        most = np.maximum(np.abs(left), np.abs(right)) + np.maximum(err[found], err[found + 1])
+        charge = within[found] * jump + np.where(apart[found], gap[found], 0.0) * most
+    total = np.zeros(len(rows) + 2)  # of the ends before row i
+    total[found + 2] = np.where(np.isfinite(charge), charge, 0.0)
+    total = np.cumsum(total)
+    within_window: FloatArray = total[head + 2] - total[tail]
+    lost = len(found) * UNIT * total[-1]
+    return np.where(within_window > 0.0, (within_window + lost) * GROWN, 0.0)

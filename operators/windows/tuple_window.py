@@ -1,0 +1,181 @@
+"""Aggregates over a window of tuples, per key (semantics 1.2, 3.5, 7.8): of streams that are defined only at their points.
+
+1 Transforms: ``sum``, ``avg``, ``min``, ``max`` and ``count`` of the tuples in ``[t - size, t)``: each counts once, however long
+  it stood alone, and those of one instant count all. As a function of the closing time ``t`` a step function that
+  changes where a tuple comes in, just after its instant, and where it goes out, just after ``size`` later. A window without a
+  tuple has no result, whatever the function.
+2 Bounds: of a sum the sum of the bounds, of an average their mean, of an extremum the largest, of a count nothing. A tuple of
+  which it is not certain that it takes part adds what it could change: its own value to a sum, one to a count, and to the
+  others the width of what lies in the window.
+3 Inverts: a bound on a sum is split over the tuples of the window, that on an average or an extremum goes to each (4.3).
+4 Revises: downstream by subtracting the old and adding the new value of tuples replaced at their instants (7.5), an extremum
+  only while it is not the one withdrawn (:mod:`pulse.operators.patch.tuple_window`); upstream by replaying the tuples that shared
+  a window, ``size`` before and after.
+5 Accents: as the integral's (semantics 8.2, 8.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray, IntArray
+from pulse.core.certainty import CERTAIN, LIKELY, POSSIBLE, CertaintyArray
+from pulse.core.instants import split
+from pulse.kernels.polynomial.arithmetic import evaluate
+from pulse.kernels.rounding import GROWN, SMALL, TINY, UNIT
+from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_closings, window_pieces
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.errors import DomainError, OperatorError
+from pulse.operators.windows.base import WindowFunction
+
+FUNCTIONS = ("min", "max", "sum", "avg", "count")
+
+
+@dataclass(frozen=True)
+class PointWindow(WindowFunction):
+    """``function`` of ``argument`` over the points in windows of ``size`` microseconds, named ``output``."""
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            raise OperatorError(f"window: expected one of {', '.join(FUNCTIONS)}, got '{self.function}'")
+
+    def segments(self, relation: Relation) -> Relation:
+        """The results as segments in the closing time."""
+        spans = window_pieces(self._instants(relation), relation.offsets, self.size)
+        values, err, certainty = self.results(relation, spans.tail, spans.head)
+        made = replace(
+            relation,
+            columns=self.columns(relation.columns),
+            offsets=spans.offsets,
+            ref=spans.start,
+            lo=np.zeros(len(values)),
+            hi=(spans.end - spans.start) / 1e6,
+            models={self.output: values[:, None]},
+            err={self.output: err},
+            drift={},
+            certainty=certainty,
+            unmodelled={},
+            lineage=None if relation.lineage is None else relation.lineage.spans(spans.tail, spans.head - 1),
+        )
+        finite = np.isfinite(values)
+        if not finite.all():
+            raise self._not_finite(made.where(int(finite.argmin())))
+        return made
+
+    def sampled(self, relation: Relation, every: int) -> Samples:
+        """The results at all multiples of ``every`` (microseconds), straight from the points."""
+        found = window_closings(self._instants(relation), relation.offsets, self.size, every)
+        values, err, certainty = self.results(relation, found.tail, found.head)
+        made = Samples(
+            columns=self.columns(relation.columns),
+            keys=relation.keys,
+            group=found.group,
+            first=found.first,
+            offsets=found.offsets,
+            every=every,
+            values={self.output: values},
+            err={self.output: err},
+            certainty=certainty,
+        )
+        finite = np.isfinite(values)
+        if not finite.all():
+            raise self._not_finite(made.where(int(finite.argmin())))
+        return made
+
+    def _instants(self, relation: Relation) -> IntArray:
+        """The microsecond of each point; several of one instant lie within the timeline's tolerance of it."""
+        ranges = np.flatnonzero(relation.lo != relation.hi)
+        if len(ranges):
+            raise OperatorError(
+                f"window {self.function}({self.argument}): expected points, got a range of {relation.where(int(ranges[0]))}"
+            )
+        return split(relation.ref, relation.lo)[0]
+
+    def results(
+        self, relation: Relation, tail: IntArray, head: IntArray
+    ) -> tuple[FloatArray, FloatArray, CertaintyArray]:
+        """Values, bounds and certainties of the rows ``tail[i]:head[i]``; neither end falls."""
+        x = evaluate(relation.models[self.argument], relation.lo)
+        e = relation.err[self.argument]
+        sure, held = relation.certainty == CERTAIN, relation.certainty >= LIKELY
+        if sure.all():
+            values, err = self._of(x, e, tail, head)
+            return values, err, np.full(len(tail), CERTAIN, np.uint8)
+        # What the model holds; where it holds nothing in a window, what is possible there.
+        some = aggregate_spans(held.astype(np.float64), tail, head, MAX) > 0.0
+        values, err = self._of(x, e, tail, head)
+        mine = np.flatnonzero(held)
+        first, last = (np.searchsorted(mine, ends) for ends in (tail[some], head[some]))
+        values[some], err[some] = self._of(x[mine], e[mine], first, last)
+        doubted = aggregate_spans((~sure).astype(np.float64), tail, head, MAX) > 0.0
+        err = np.where(doubted, err + self._doubt(x, e, ~sure, tail, head), err)
+        certainty = np.where(some, np.where(doubted, LIKELY, CERTAIN), POSSIBLE).astype(np.uint8)
+        return values, err, certainty
+
+    def _of(
+        self, x: FloatArray, e: FloatArray, tail: IntArray, head: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Values and bounds of spans of rows that all take part."""
+        count = (head - tail).astype(np.float64)
+        exact = not e.any()
+        if self.function == "count":
+            return count, np.zeros(len(tail))
+        if self.function in ("min", "max"):
+            sign = 1.0 if self.function == "max" else -1.0
+            values = sign * aggregate_spans(sign * x, tail, head, MAX)
+            return values, np.zeros(len(tail)) if exact else aggregate_spans(e, tail, head, MAX)
+        values = aggregate_spans(x, tail, head, SUM)
+        err = np.zeros(len(tail)) if exact else aggregate_spans(e, tail, head, SUM) * GROWN
+        if self.function == "avg":
+            values, err = values / count, err / count * GROWN
+        return values, err + point_rounding(x, values, tail, head, count if self.function == "avg" else None)
+
+    def _doubt(
+        self, x: FloatArray, e: FloatArray, unsure: CertaintyArray, tail: IntArray, head: IntArray
+    ) -> FloatArray:
+        """By how much results may change with the rows of which it is not certain that they take part."""
+        if self.function in ("sum", "count"):
+            each = np.abs(x) + e if self.function == "sum" else np.ones(len(x))
+            return aggregate_spans(np.where(unsure, each, 0.0), tail, head, SUM)
+        return aggregate_spans(x + e, tail, head, MAX) + aggregate_spans(e - x, tail, head, MAX)
+
+    def _not_finite(self, where: str) -> DomainError:
+        return DomainError(
+            f"window {self.function}({self.argument}): the result for {where} is beyond the range of floating-point "
+            "numbers; scale the attribute down first"
+        )
+
+
+def point_rounding(
+    x: FloatArray, values: FloatArray, tail: IntArray, head: IntArray, divisor: FloatArray | None
+) -> FloatArray:
+    """What rounding may do to a sum, or with a ``divisor`` to a mean, that comes to ``values``, of any of the rows
+    ``tail[i]:head[i]``.
+
+    A double-double is rounded to a double; and with ``n`` terms known to ``n`` of its own units.
+    """
+    count = (head - tail).astype(np.float64)
+    size = np.abs(values)
+    rounded = np.zeros(len(tail))
+    if not _sums_are_exact(x, count):
+        largest = aggregate_spans(np.abs(x), tail, head, MAX)
+        rounded = 2.0 * UNIT * size + 4.0 * UNIT**2 * count**2 * largest
+        rounded = np.where(count > 1.0, rounded * GROWN, 0.0)
+    if divisor is not None:
+        small = (size < SMALL) & (divisor > 1.0) & x.any()
+        rounded += np.where(np.frexp(divisor)[0] == 0.5, 0.0, UNIT * size) + np.where(small, TINY, 0.0)
+    return rounded
+
+
+_FINEST = 2.0**20
+
+
+def _sums_are_exact(x: FloatArray, count: FloatArray) -> bool:
+    """Whether no sum of so many of these numbers is rounded: whole multiples of 2^-20 that stay below 2^33."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = x * _FINEST
+    most = float(np.abs(scaled).max(initial=0.0)) * float(count.max(initial=0.0))
+    return most < 2.0**53 and bool((scaled == np.rint(scaled)).all())
