@@ -38,7 +38,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.online.validator import Counts, Validator
 
 ROWS = sizes(300_000, 5_000_000)
 RECORDED_ROWS = sizes(200_000, 5_000_000)

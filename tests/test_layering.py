@@ -158,7 +158,7 @@ def test_modules_import_each_other_without_cycles(package: str) -> None:
         ("pulse.operators.relational.join", "from . import filter"),
         ("pulse.operators.relational.join", "from kernels.roots import real_roots"),
         ("pulse.operators.relational.join", "from tests import naive"),
-        ("pulse.validation.slack", "from pulse.store.manifest import Manifest"),
+        ("pulse.validation.inversion.slack", "from pulse.store.manifest import Manifest"),
         ("pulse.kernels.polynomial.roots", "import scipy"),
         ("pulse.kernels.polynomial.roots", "from pulse.core.bounds import ErrorBound"),
         ("pulse.kernels.polynomial.roots", "from pulse.kernels import polynomial"),

@@ -38,7 +38,7 @@ def lineage(
     from pulse.commands.options import OptionError
     from pulse.commands.starting import leave_pandas_out
     from pulse.commands.table import lines
-    from pulse.validation.causes import causes, effects
+    from pulse.validation.lineage_queries import causes, effects
 
     leave_pandas_out()
     if row is not None and segment is not None:

@@ -41,7 +41,7 @@ def plot_lineage(
     from pulse.commands.starting import leave_pandas_out
     from pulse.plot import Table, check_picture, plot_lineage
     from pulse.store.model import Model
-    from pulse.validation.causes import causes
+    from pulse.validation.lineage_queries import causes
 
     begin = clock.perf_counter()
     leave_pandas_out()

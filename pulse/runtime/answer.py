@@ -142,7 +142,7 @@ class Answer(RowsOut):
 
     def causes(self, row: int | None = None) -> pa.Table:
         """The stored segments that caused one result segment, or all: id, key and range. Brings the segments here."""
-        from pulse.validation.causes import causes
+        from pulse.validation.lineage_queries import causes
 
         return causes(self._collected(self.segments(lineage=True)), row)
 
@@ -187,7 +187,7 @@ class Answer(RowsOut):
     def plot_lineage(self, row: int | None = None, **options: Any) -> Figure:
         """A picture of one result segment, or of all, with the stored segments that caused it."""
         from pulse.plot import plot_lineage
-        from pulse.validation.causes import causes
+        from pulse.validation.lineage_queries import causes
 
         found = self._collected(self.segments(lineage=True))
         behind = causes(found, row)

@@ -5,9 +5,9 @@
     aside/stream=<name>/batch=<number>/tuples.parquet      as they came, with a reason
 
 On their way through the job rows carry the file that they are from as a code, and in process their place in it
-(:data:`pulse.validation.aside.WHENCE`). What is written has ``file`` instead, and for text ``line``: a line's number is looked
-for only once a row of the file is set aside. A line that does not parse is a row of nothing but nulls: its reason says what is
-wrong with it, and has its text. A stream's own columns of these names are left as they are.
+(:data:`pulse.validation.online.rejects.WHENCE`). What is written has ``file`` instead, and for text ``line``: a line's number is
+looked for only once a row of the file is set aside. A line that does not parse is a row of nothing but nulls: its reason says
+what is wrong with it, and has its text. A stream's own columns of these names are left as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pulse.runtime.job_spec import Job, StreamJob
 from pulse.runtime.results import FINGERPRINT, SET_ASIDE, ResultsError, batch_files, pieces
 from pulse.runtime.text_tuples import Dialect, csv_header, line_numbers, unread_lines
-from pulse.validation.aside import FILE, ROW
+from pulse.validation.online.rejects import FILE, ROW
 
 UNREAD = "does not parse"
 """The reason of a line of which nothing was read, before what is wrong with it."""

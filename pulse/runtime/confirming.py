@@ -12,7 +12,7 @@ from pulse.plan.nodes import scans
 from pulse.runtime.alerts import Key, Party, Seen
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.unknown import NEVER, followed
-from pulse.validation.validator import Validator
+from pulse.validation.online.validator import Validator
 
 
 def parties_of(predictor: Predictor) -> tuple[Party, ...]:
@@ -32,7 +32,7 @@ def parties_of(predictor: Predictor) -> tuple[Party, ...]:
 def seen_table(validator: Validator) -> pa.Table:
     """The newest tuple of each key that a validator knows: a column per key attribute, and ``last`` in microseconds.
 
-    Of a key that has ended (:mod:`pulse.validation.ceasing`) all is known, so that no tuple of it is waited for.
+    Of a key that has ended (:mod:`pulse.validation.online.ended_keys`) all is known, so that no tuple of it is waited for.
     """
     whole = validator.state.whole
     last = np.where(whole[:, key_state.STARTED] != 0, whole[:, key_state.LAST], NEVER)

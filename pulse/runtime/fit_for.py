@@ -17,7 +17,7 @@ from pulse.plan.query import Query
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
 from pulse.store.model import Model
-from pulse.validation.fits import for_query
+from pulse.validation.inversion.bounds_for_query import for_query
 
 TRIAL = 100_000
 """Tuples that stand for the rest."""

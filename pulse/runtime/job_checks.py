@@ -8,7 +8,7 @@ from pulse.core.errors import PulseError
 from pulse.runtime.job_spec import Job
 from pulse.runtime.job_table import JobError
 from pulse.runtime.predictive_checkpoint import check_fingerprint
-from pulse.validation.splits import check_known_to_workers
+from pulse.validation.inversion.split_heuristics import check_known_to_workers
 
 
 def check_for_spark(job: Job, frames: Collection[str] = ()) -> None:

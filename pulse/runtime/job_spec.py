@@ -13,7 +13,7 @@ from typing import Any
 
 from pulse.core.time import parse_duration
 from pulse.runtime.predictive_accent_options import Keys
-from pulse.validation.history import Retention
+from pulse.validation.revisions.history import Retention
 
 DEFAULT_BUCKETS = 8
 DEFAULT_LATENESS = "10 s"

@@ -39,10 +39,10 @@ from pulse.runtime.predictive_sharing import beyond, shared_out, too_loose
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import Solved, StandingState
-from pulse.validation.allotment import Allotment
-from pulse.validation.history import History, Taken
-from pulse.validation.restating import loose
-from pulse.validation.validator import Counts, Validator, ValidatorState
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.online.tighten import loose
+from pulse.validation.online.validator import Counts, Validator, ValidatorState
+from pulse.validation.revisions.history import History, Taken
 
 Tuples = Mapping[str, pa.Table | pa.RecordBatch]
 

@@ -50,12 +50,12 @@ from pulse.runtime.predictive_undoing import (
 from pulse.runtime.standing import GRACE, followed
 from pulse.stream.accents.accents import Accent, Control
 from pulse.stream.descriptions.description import Description
-from pulse.validation.aside import PLACE
+from pulse.validation.online.rejects import PLACE
 
 if TYPE_CHECKING:
     from pulse.runtime.prediction import Emission, Prediction
     from pulse.runtime.predictor import Predictor
-    from pulse.validation.validator import Validator
+    from pulse.validation.online.validator import Validator
 
 
 class KeptAccents(NamedTuple):

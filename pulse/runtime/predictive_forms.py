@@ -22,11 +22,11 @@ from pulse.runtime.predictive_through import Ending
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.spread import Key, Range, Told, Whereabouts
 from pulse.runtime.standing import StandingState
-from pulse.validation.allotment import Allotment
-from pulse.validation.history import History, KeptHistory
-from pulse.validation.needs import PACE
-from pulse.validation.tuple_log import KeptChunk
-from pulse.validation.validator import Validator, ValidatorState
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.needs import PACE
+from pulse.validation.online.validator import Validator, ValidatorState
+from pulse.validation.revisions.history import History, KeptHistory
+from pulse.validation.revisions.tuple_log import KeptChunk
 
 Rates = tuple[tuple[pa.Array, ...], Mapping[str, FloatArray]]
 """Keys, and how restless each is, by attribute."""

@@ -40,8 +40,8 @@ from pulse.runtime.job_table import JobError as JobError
 from pulse.runtime.job_table import JobTable, checked, option
 from pulse.runtime.predictive_accent_options import DeclaredKeysError, Keys, declared_keys
 from pulse.stream.accents.policy import Policy
-from pulse.validation import splits
-from pulse.validation.history import BY_RADIUS
+from pulse.validation.inversion import split_heuristics
+from pulse.validation.revisions.history import BY_RADIUS
 
 SOURCES = ("files", "kafka", "socket", "rate", "frame")
 FORMATS = ("parquet", "csv", "json")
@@ -96,7 +96,7 @@ def job_of(values: Mapping[str, Any], *, where: str = "job", folder: str | Path 
     if job.on_accent != "hold" and not any(one.follows for one in streams.values()):
         raise top.wrong("on_accent", "a stream with 'accents' or 'splits'", "none")
     try:
-        splits.get(job.split)
+        split_heuristics.get(job.split)
     except PulseError as e:
         raise JobError(f"{where}: split: {e}") from None
     return job

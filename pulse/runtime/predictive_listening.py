@@ -38,8 +38,8 @@ from pulse.stream.descriptions.value_classes import first_whole
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move, coming
 from pulse.stream.units.step_maps import EXACT, Alteration, Steps
-from pulse.validation.aside import reasoned
-from pulse.validation.validator import Validator
+from pulse.validation.online.rejects import reasoned
+from pulse.validation.online.validator import Validator
 
 UNDECLARED = "not among the keys that the job declares"
 _END = 1 << 62

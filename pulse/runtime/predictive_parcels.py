@@ -19,8 +19,8 @@ from pulse.core.arrays import IntArray
 from pulse.core.elements import ElementKind
 from pulse.runtime.predictive_apart import accent_rows
 from pulse.runtime.source_times import newest_time
-from pulse.validation.aside import whence
-from pulse.validation.corrections import PAIR, replacements
+from pulse.validation.online.rejects import whence
+from pulse.validation.revisions.element_matching import PAIR, replacements
 
 PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
 LINES = "accents of "

@@ -23,7 +23,7 @@ from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move, RawUnits, absence, coming, recorded_units
 from pulse.stream.units.unit_map import Units
-from pulse.validation.aside import reasoned
+from pulse.validation.online.rejects import reasoned
 
 CONTRADICTS = "punctuation before it said that no such tuple comes any more"
 _NUMBER = "\0number"  # the name of the number of a row: no attribute is called so

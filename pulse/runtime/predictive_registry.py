@@ -34,10 +34,10 @@ from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move
 from pulse.stream.units.step_maps import Alteration
 from pulse.stream.units.unit_map import Units
-from pulse.validation.allotment import Allotment
-from pulse.validation.history import KeptHistory
-from pulse.validation.tuple_log import KeptChunk, KeptLog, Shelved
-from pulse.validation.validator import ValidatorState
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.online.validator import ValidatorState
+from pulse.validation.revisions.history import KeptHistory
+from pulse.validation.revisions.tuple_log import KeptChunk, KeptLog, Shelved
 
 _CERTAINTIES = 4
 

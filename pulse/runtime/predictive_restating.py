@@ -3,7 +3,7 @@
 Bounds are allotted anew as values move. A model that was begun under a wider share than its key has now stays in force, while
 what it is joined with may use a share that has grown: together they may state more than the query asks. So the models of keys
 that take part in such results are held to what is allotted now, and say so, from the newest tuple before those of this push on
-(:mod:`pulse.validation.restating`); the tuples are validated after that.
+(:mod:`pulse.validation.online.tighten`); the tuples are validated after that.
 
 That helps from each key's newest tuple on. Where a stream is behind, and what its tuples say now meets what was said of the other
 by wider models long ago, results state more than was asked: nothing is known by which they could state less.
@@ -20,9 +20,9 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.updates import listed, settled
 from pulse.plan.nodes import scans
 from pulse.runtime.standing import Standing, followed
-from pulse.validation.history import History, Taken
-from pulse.validation.restating import loose, restate
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.online.tighten import loose, restate
+from pulse.validation.online.validator import Counts, Validator
+from pulse.validation.revisions.history import History, Taken
 
 Parties = dict[str, tuple[pa.Array, ...] | None]
 """Keys by stream; None: all."""

@@ -26,10 +26,10 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.units.key_ends import Drops
 from pulse.runtime.exchange import Parcel
 from pulse.runtime.standing import GRACE, Solved, Standing, StandingState
-from pulse.validation.ceasing import ceased, push_over
-from pulse.validation.history import STEPS, History, Retention, Taken
-from pulse.validation.replay import Revised
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.online.ended_keys import ceased, push_over
+from pulse.validation.online.validator import Counts, Validator
+from pulse.validation.revisions.history import STEPS, History, Retention, Taken
+from pulse.validation.revisions.replay import Revised
 
 if TYPE_CHECKING:
     from pulse.runtime.predictor import Predictor

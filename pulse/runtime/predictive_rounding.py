@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pulse.operators.units.to_base_units import with_rounding
-from pulse.validation.history import Taken
+from pulse.validation.revisions.history import Taken
 
 Shifts = Mapping[str, Mapping[str, float]]
 """By stream and attribute, the largest shift by which its tuples were undone."""

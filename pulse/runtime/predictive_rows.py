@@ -13,7 +13,7 @@ from pulse.runtime.predictive_accents import Follower
 from pulse.runtime.predictive_packing import pack_state
 from pulse.runtime.predictive_parcels import packed_table
 from pulse.runtime.predictor import Predictor
-from pulse.validation.validator import Validator
+from pulse.validation.online.validator import Validator
 
 TALLIED = tuple(one.name for one in fields(Tally))
 ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(

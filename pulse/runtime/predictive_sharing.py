@@ -13,9 +13,9 @@ from pulse.core.bounds import ErrorBound
 from pulse.operators.data.relation import Relation
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.predictor import Predictor
-from pulse.validation.allotment import Allotment
-from pulse.validation.inverter import absolute_bounds, invert
-from pulse.validation.restlessness import expected_violations, pooled
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.inverter import absolute_bounds, invert
+from pulse.validation.inversion.volatility import expected_violations, pooled
 
 CLEARLY = 0.8
 """What part of the expected violations unequal shares must come down to, to be taken instead of more equal ones."""

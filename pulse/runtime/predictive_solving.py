@@ -25,10 +25,10 @@ from pulse.runtime.predictive_rows import ACCENTS, BOUNDS, UPDATES, emitted, row
 from pulse.runtime.predictive_sharing import beyond
 from pulse.runtime.predictive_state import Keeping
 from pulse.runtime.predictor import Predictor
-from pulse.validation.allotment import Allotment
-from pulse.validation.history import Taken
-from pulse.validation.needs import PACE
-from pulse.validation.validator import Counts
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.needs import PACE
+from pulse.validation.online.validator import Counts
+from pulse.validation.revisions.history import Taken
 
 Told = tuple[str, int]
 """A stream and a bucket."""

@@ -23,7 +23,7 @@ from pulse.runtime.predictive_solving import in_force, told_of_accents
 from pulse.runtime.predictive_state import Keeping, Validating
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.spread import PlaceSolver, Spread, Whereabouts
-from pulse.validation.history import History
+from pulse.validation.revisions.history import History
 
 
 def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> Spread | None:

@@ -37,9 +37,9 @@ from pulse.runtime.predictive_rounding import rounded
 from pulse.runtime.predictive_rows import ACCENTS, ASIDE, TALLY, UPDATES, emitted, ending, row, seen
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sources import newest
-from pulse.validation.history import History, Taken
-from pulse.validation.tuple_log import Chunk, TupleLog
-from pulse.validation.validator import Counts, Validator
+from pulse.validation.online.validator import Counts, Validator
+from pulse.validation.revisions.history import History, Taken
+from pulse.validation.revisions.tuple_log import Chunk, TupleLog
 
 
 class Keeping(StatefulProcessor):

@@ -14,7 +14,7 @@ from pulse.runtime.predictive_turns import Turns, steps_of
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
-from pulse.validation.aside import PLACE, WHENCE
+from pulse.validation.online.rejects import PLACE, WHENCE
 
 ROW = "\0row"  # the name of the place of a row: no attribute is called so
 

@@ -21,7 +21,7 @@ from pulse.runtime.predictive_hears import Hears
 from pulse.runtime.predictive_revisions import resolved
 from pulse.runtime.standing import Standing
 from pulse.stream.propagation.state import Mode
-from pulse.validation.history import Retention
+from pulse.validation.revisions.history import Retention
 
 DEFAULT_SPLIT = "restless"
 

@@ -18,7 +18,7 @@ from pulse.runtime.source_files import SourceError, files_of
 from pulse.runtime.source_lines import is_plain, line_frame
 from pulse.runtime.sources import KAFKA
 from pulse.runtime.text_tuples import Dialect, csv_header
-from pulse.validation.aside import ROW
+from pulse.validation.online.rejects import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

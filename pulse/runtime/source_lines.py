@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.runtime.text_tuples import Dialect, parse_csv, parse_json
-from pulse.validation.aside import ROW
+from pulse.validation.online.rejects import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,7 +37,7 @@ from pulse.runtime.source_files import read_file, unseen
 from pulse.runtime.source_times import newest_time
 from pulse.stream.accents.policy import Policy
 from pulse.stream.propagation.state import Mode
-from pulse.validation.aside import whence
+from pulse.validation.online.rejects import whence
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 

@@ -39,7 +39,7 @@ from pulse.plan.nodes import Join, Node, Scan, scans, walk
 from pulse.runtime.evaluate import Evaluation
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import FAR, GRACE, Solved, Standing, StandingState, followed, selected
-from pulse.validation.replay import Revised, replaced
+from pulse.validation.revisions.replay import Revised, replaced
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]

@@ -32,8 +32,8 @@ from pulse.runtime.evaluate import Evaluation, Homes
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.unknown import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.runtime.unknown import followed as followed
-from pulse.validation.matching import positions
-from pulse.validation.replay import Revised, replaced
+from pulse.validation.inversion.key_matching import positions
+from pulse.validation.revisions.replay import Revised, replaced
 
 FAR = 1 << 62
 GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends

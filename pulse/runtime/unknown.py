@@ -12,7 +12,7 @@ no truth is outside. (In a plan with quotients, or functions that are not define
 key's next tuple tells what was, results are corrected.
 
 A key that is over takes no part and casts no doubt: a silence longer than its stream's ``max_gap`` has passed, an attribute of it
-was dropped, or punctuation has closed it (:mod:`pulse.validation.ceasing`).
+was dropped, or punctuation has closed it (:mod:`pulse.validation.online.ended_keys`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pulse.runtime.predictive_job import Job
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_packing import _HEADER, VERSION, checksum_of, unpack_state
 from pulse.stream.units.affine import Affine
-from pulse.validation.validator import ValidatorState
+from pulse.validation.online.validator import ValidatorState
 from tests.core.encoding.encoded import parts_of, put_together
 from tests.fuzz.harness import a_share, answer
 from tests.runtime.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks

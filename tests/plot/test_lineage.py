@@ -10,7 +10,7 @@ import pytest
 from pulse.plot import PlotError, plot_lineage
 from pulse.plot.style import RED
 from pulse.store.model import Model
-from pulse.validation.causes import causes
+from pulse.validation.lineage_queries import causes
 from tests.runtime.asking import local, prices
 
 pytest.importorskip("matplotlib")

@@ -18,7 +18,7 @@ from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictor import Predictor
-from pulse.validation.history import Retention
+from pulse.validation.revisions.history import Retention
 from tests.revisions.histories import LOCAL, SECOND
 from tests.validation.revised_streams import STEPS, Line, corrected, revised, table
 

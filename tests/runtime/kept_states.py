@@ -23,8 +23,8 @@ from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAt
 from pulse.stream.descriptions.description import Description, Domain
 from pulse.stream.descriptions.value_sets import ValueSet
 from pulse.stream.units.affine import Affine
-from pulse.validation.allotment import Allotment
-from pulse.validation.validator import ValidatorState
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.online.validator import ValidatorState
 from tests.strategies import relations
 
 NAMES = st.sampled_from(["x", "y", "price", "ü", ""])

@@ -12,7 +12,7 @@ import pytest
 from pulse.core.errors import PulseError
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.validation.fits import NoBoundError
+from pulse.validation.inversion.bounds_for_query import NoBoundError
 
 SECONDS = 600
 

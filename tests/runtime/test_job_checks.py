@@ -16,7 +16,7 @@ from pulse.runtime.job_table import JobError
 from pulse.runtime.predictive_checkpoint import CheckpointError
 from pulse.runtime.predictive_job import Job, job_of
 from pulse.runtime.predictive_local import run_local
-from pulse.validation import splits
+from pulse.validation.inversion import split_heuristics
 from tests.runtime.jobs import FILTER, ticks
 
 
@@ -87,8 +87,8 @@ def test_a_split_of_ones_own_is_refused_on_spark_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry is that of the process that registered it; workers have their own."""
-    monkeypatch.setattr(splits, "_SPLITS", dict(splits._SPLITS))
-    splits.register(
+    monkeypatch.setattr(split_heuristics, "_SPLITS", dict(split_heuristics._SPLITS))
+    split_heuristics.register(
         "halves", lambda key, c, bound, inputs: [bound / len(inputs) / i.sensitivity for i in inputs]
     )
     ticks(tmp_path / "in", 1)
@@ -99,7 +99,7 @@ def test_a_split_of_ones_own_is_refused_on_spark_with_what_to_do(
 
 
 def test_built_in_splits_are_known_everywhere() -> None:
-    for name in splits.BUILT_IN:
-        splits.check_known_to_workers(name)
-    with pytest.raises(splits.SplitError, match="there is no split 'fair'"):
-        splits.check_known_to_workers("fair")
+    for name in split_heuristics.BUILT_IN:
+        split_heuristics.check_known_to_workers(name)
+    with pytest.raises(split_heuristics.SplitError, match="there is no split 'fair'"):
+        split_heuristics.check_known_to_workers("fair")

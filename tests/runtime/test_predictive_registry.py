@@ -19,9 +19,9 @@ from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_accents import Follower, KeptAccents
 from pulse.runtime.predictive_forms import KeptPrediction
 from pulse.runtime.predictive_registry import REGISTRY
-from pulse.validation.history import History, KeptHistory
-from pulse.validation.tuple_log import Chunk, KeptChunk, KeptLog, TupleLog
-from pulse.validation.validator import Validator
+from pulse.validation.online.validator import Validator
+from pulse.validation.revisions.history import History, KeptHistory
+from pulse.validation.revisions.tuple_log import Chunk, KeptChunk, KeptLog, TupleLog
 from tests.core.encoding.encoded import comparable
 from tests.fuzz.harness import a_share
 from tests.runtime.kept_states import strategy

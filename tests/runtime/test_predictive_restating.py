@@ -13,7 +13,7 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction
 from pulse.runtime.predictive_restating import parties, together
 from pulse.runtime.predictor import Predictor
-from pulse.validation.history import Retention
+from pulse.validation.revisions.history import Retention
 from tests.runtime.restarting import restarted
 from tests.runtime.test_emissions import FIG_1, A, B, Question, fig_1
 from tests.runtime.test_predictor import SECOND

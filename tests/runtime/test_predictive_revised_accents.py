@@ -19,7 +19,7 @@ from pulse.runtime.predictive_job import job_of
 from pulse.runtime.predictive_local import run_local
 from pulse.runtime.predictive_parcels import Packer, unpacked_table
 from pulse.runtime.sinks import read_changes
-from pulse.validation.corrections import PAIR
+from pulse.validation.revisions.element_matching import PAIR
 from tests.runtime.accented_jobs import EVERY, PLAIN, SECOND, close, files, held, the_job
 from tests.runtime.jobs import aside, ran
 

@@ -25,7 +25,7 @@ from pulse.runtime.predictive_local import Status, run_local
 from pulse.runtime.predictive_revisions import RevisionsError
 from pulse.runtime.predictor import Predictor
 from pulse.runtime.sinks import read_changes
-from pulse.validation.history import Retention
+from pulse.validation.revisions.history import Retention
 from tests.runtime.test_predictor import LINES, MODEL, QUERIES, STEPS, held_against_truth, results_of
 from tests.truth.predicted import Changelog
 from tests.validation.revised_streams import SECOND, Line, Row, corrected, revised, table

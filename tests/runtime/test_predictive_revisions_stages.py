@@ -25,7 +25,7 @@ from pulse.runtime.predictive_state import Predicting, Validating
 from pulse.runtime.sinks import Silent, numbered, read_changes
 from pulse.runtime.sources import batches, predictor_of
 from pulse.runtime.spread import coalesced
-from pulse.validation.corrections import PAIR, replacements
+from pulse.validation.revisions.element_matching import PAIR, replacements
 from tests.runtime.jobs import (
     FIG_1,
     FILTER,

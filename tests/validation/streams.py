@@ -12,7 +12,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.runtime.evaluate import Evaluation
-from pulse.validation.allotment import Allotment
+from pulse.validation.inversion.allotment import Allotment
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

@@ -1,0 +1,1 @@
+"""Invert bounds on results to bounds on inputs."""

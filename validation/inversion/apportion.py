@@ -1,0 +1,152 @@
+"""A bound on an expression shared out among its columns (semantics 4.3): how far each may be off so that together they keep it.
+
+There is no formula for most expressions, but the forward rules (:mod:`pulse.validation.inversion.error_propagation`) only grow
+with errors. So an input's *reach* is the largest error that it alone may have, found by bisection; ``bound / reach`` is its
+sensitivity, by which the split shares the bound out; and where together they come out above it (products of errors) all are
+scaled down, by bisection again. Linear expressions need no bisection: their sensitivities are their factors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray
+from pulse.core.expression import Column, Expression, Function, walk
+from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_factors
+from pulse.validation.inversion.split_heuristics import Question, Split, allot
+
+_STEPS = 28  # halvings of the exponents -1000 … 1000: a bound to within 1e-5 of itself
+
+
+def shares(
+    forward: Forward, index: int, budget: FloatArray, split: Split, restlessness: Errors
+) -> dict[str, FloatArray]:
+    """Bounds of the columns of an expression that keep its error within ``budget``, per row of ``forward.relation``.
+
+    A budget that is not finite (nothing is asked, or nothing known) is given to every column as it is. One below what the
+    approximation errs by alone leaves nothing.
+    """
+    relation, expression = forward.relation, forward.expressions[index]
+    used = {one.name for one in walk(expression) if isinstance(one, Column)}
+    names = tuple(name for name in relation.columns.modelled if name in used)
+    if not names:
+        return {}
+    linear = linear_factors(expression, names)
+    restlessness = _by_position(expression, restlessness)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if linear is not None:
+            reach = {name: budget / linear[name] for name in names}
+        else:
+            reach = {name: _largest(forward, index, budget, {name: np.ones(len(budget))}) for name in names}
+        together = _divided(forward, index, budget, reach, split, restlessness)
+    if linear is not None:
+        return _stretched(forward, index, budget, together)
+    fits = ~np.isfinite(budget) | (forward.error(index, together) <= budget)
+    return (
+        together
+        if fits.all()
+        else _scaled(forward, index, budget, (reach, together, fits), split, restlessness)
+    )
+
+
+def _by_position(expression: Expression, restlessness: Errors) -> Errors:
+    """A distance does not depend on how the axes lie: both coordinates of a position count as restless as it is itself."""
+    if not (isinstance(expression, Function) and expression.name == SPAN):
+        return restlessness
+    x1, y1, x2, y2 = expression.parts
+    out = dict(restlessness)
+    for x, y in ((x1, y1), (x2, y2)):
+        if isinstance(x, Column) and isinstance(y, Column) and {x.name, y.name} <= set(restlessness):
+            both = np.hypot(restlessness[x.name], restlessness[y.name])
+            out |= {x.name: both, y.name: both}
+    return out
+
+
+def _stretched(forward: Forward, index: int, budget: FloatArray, together: Errors) -> dict[str, FloatArray]:
+    """Shares of a distance, whose error is not the sum but the hypotenuse of its coordinates', as far as the budget allows."""
+    if not isinstance(forward.expressions[index], Function):
+        return dict(together)
+    used = forward.error(index, together)
+    room = np.isfinite(used) & (used > 0.0) & np.isfinite(budget)
+    scale = np.where(room, budget / np.where(room, used, 1.0) * (1.0 - 1e-12), 1.0)
+    return {name: values * np.maximum(scale, 1.0) for name, values in together.items()}
+
+
+def _scaled(
+    forward: Forward,
+    index: int,
+    budget: FloatArray,
+    tried: tuple[Errors, Errors, BoolArray],
+    split: Split,
+    restlessness: Errors,
+) -> dict[str, FloatArray]:
+    """Shares for rows in which those by each input's own reach do not fit together.
+
+    Next to a factor near zero an input alone may reach very far, and all would have to be scaled down by as much. So no
+    reach is taken beyond the input's own size (or the error that all may have together): then products of two errors are
+    no larger than those of an error and a value, and scaling costs no more than a small factor.
+    """
+    reach, together, fits = tried
+    common = _largest(forward, index, budget, {name: np.ones(len(budget)) for name in reach})
+    capped = {
+        name: np.minimum(values, np.maximum(forward.size(name), common)) for name, values in reach.items()
+    }
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        again = _divided(forward, index, budget, capped, split, restlessness)
+    scale = np.minimum(_largest(forward, index, budget, again), 1.0)
+    return {name: np.where(fits, together[name], values * scale) for name, values in again.items()}
+
+
+def _largest(forward: Forward, index: int, budget: FloatArray, errors: Errors) -> FloatArray:
+    """Per row the largest factor of these errors that keeps the budget, to within 1e-5 and never above; 0 if none does."""
+    low, high = np.full(len(budget), -1000.0), np.full(len(budget), 1000.0)
+    none = forward.error(index, {k: v * 2.0**-1000 for k, v in errors.items()}) > budget
+    with np.errstate(over="ignore"):
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            by = np.exp2(middle)
+            fits = forward.error(index, {k: v * by for k, v in errors.items()}) <= budget
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    factor: FloatArray = np.where(none, 0.0, np.exp2(low))
+    return factor
+
+
+def _divided(
+    forward: Forward, index: int, budget: FloatArray, reach: Errors, split: Split, restlessness: Errors
+) -> dict[str, FloatArray]:
+    """The budget shared out by a split; an input whose reach is zero gets none of it, one that moves nothing is free."""
+    relation = forward.relation
+    names = tuple(reach)
+    table = np.stack([reach[name] for name in names], axis=1)
+    asked = np.isfinite(budget) & (budget > 0.0)
+    chosen = asked[:, None] & (table > 0.0) & np.isfinite(table)
+    out = np.where(asked[:, None], np.where(np.isposinf(table), np.inf, 0.0), budget[:, None])
+    rows = np.flatnonzero(chosen.any(axis=1))
+    row, which = np.nonzero(chosen[rows])
+    of = rows[row]
+    group = pa.array(relation.group[of])
+    models = _stacked([relation.models[name] for name in names])
+    rest = [restlessness.get(name) for name in names]
+    restless = np.stack([np.ones(len(budget)) if one is None else one for one in rest], axis=1)
+    question = Question(
+        output_keys=tuple(key.take(pa.array(relation.group[rows])) for key in relation.keys),
+        output_coefficients=forward.coefficients(index)[rows],
+        bound=budget[rows],
+        offsets=np.concatenate(([0], np.cumsum(chosen[rows].sum(axis=1)))),
+        keys=tuple(key.take(group) for key in relation.keys),
+        attributes=names,
+        attribute=which,
+        coefficients=np.ascontiguousarray(models[which, of]),
+        lo=relation.lo[of],
+        hi=relation.hi[of],
+        sensitivity=budget[of] / table[of, which],
+        restlessness=np.nan_to_num(restless[of, which], nan=0.0),
+    )
+    out[of, which] = allot(split, question)
+    return {name: np.ascontiguousarray(out[:, i]) for i, name in enumerate(names)}
+
+
+def _stacked(models: list[FloatArray]) -> FloatArray:
+    width = max(c.shape[1] for c in models)
+    return np.stack([np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in models])

@@ -1,0 +1,129 @@
+"""What a fit must keep for a query's ERROR WITHIN to hold (semantics 4.3): ``pulse fit --for QUERY``.
+
+By the plan alone where that suffices (:func:`~pulse.plan.required_fit.required_fit`): absolute bounds, linear expressions,
+windows. With a trial, a quick fit of some of the data evaluated by the plan, also where magnitudes count: relative bounds,
+products, powers, roots, sums across keys, and what predicates decide by. A trial stands for the rest of the data only as far as
+that is alike, so what is got from it is advice; the query checks its bounds when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pulse.core.bounds import Absolute, ErrorBound
+from pulse.core.errors import PulseError
+from pulse.core.expression import TRUE, columns_of
+from pulse.plan.nodes import Filter, Join, Node, scans, walk
+from pulse.plan.query import Query
+from pulse.plan.required_fit import Fit, required_fit
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.inverter import Evaluate, absolute_bounds, invert
+
+
+class NoBoundError(PulseError, ValueError):
+    """A query that asks for no bound, so that no fit can be chosen for it."""
+
+
+def for_query(
+    query: Query, evaluate: Evaluate | None = None, *, split: str = "equi"
+) -> dict[str, dict[str, Fit]]:
+    """Per stream and attribute the fit that keeps the query's bounds: its ``error`` or its ``drift``, either suffices.
+
+    ``query`` has its parameters bound; ``evaluate`` gives the output of a node of its plan on a trial fit. Both are None of
+    an attribute for which nothing can be told. A relative bound is taken of the smallest value that the trial's output has.
+    Attributes that only predicates use get their share of what decides the trial's answers, if there is any.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.plan.nodes import Scan, Window
+    >>> average = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", 10_000_000, None)
+    >>> for_query(Query(average, ("a",), errors=((None, Absolute(0.01)),)))
+    {'S': {'x': Fit(error=0.01, drift=0.05)}}
+    """
+    if not query.errors:
+        raise NoBoundError("the query states no bound to fit for; add ERROR WITHIN … to it")
+    bounds = _bounds(query)
+    fixed = _absolute(query.plan, bounds, evaluate)
+    found = required_fit(query, fixed) if fixed else {}
+    if evaluate is not None:
+        for place, error in _tried(query.plan, bounds, evaluate, split, inferences=False).items():
+            known = found.get(place, Fit(None, None))
+            # The plan alone does not know what approximations of functions add.
+            found[place] = Fit(error if known.error is None else min(error, known.error), known.drift)
+    decided = _predicates(query.plan)
+    if evaluate is not None and any(place not in found for place in decided):
+        tried = _tried(query.plan, bounds, evaluate, split, inferences=True)
+        found |= {
+            place: Fit(tried[place], None) for place in decided if place not in found and tried.get(place)
+        }
+    out: dict[str, dict[str, Fit]] = {}
+    for stream, name in (*found, *decided):
+        out.setdefault(stream, {})[name] = found.get((stream, name), Fit(None, None))
+    return out
+
+
+def _bounds(query: Query) -> dict[str, tuple[ErrorBound, ...]]:
+    modelled = query.plan.columns.modelled
+    out: dict[str, tuple[ErrorBound, ...]] = {}
+    for name, bound in query.errors:
+        assert isinstance(bound, ErrorBound), "parameters are bound"
+        for one in modelled if name is None else (name,):
+            out[one] = (*out.get(one, ()), bound)
+    return out
+
+
+def _absolute(
+    plan: Node, bounds: Mapping[str, tuple[ErrorBound, ...]], evaluate: Evaluate | None
+) -> dict[str, float]:
+    """The bounds as absolute ones, relative ones by the trial; without one, of the columns that have none."""
+    out = {}
+    for name, many in bounds.items():
+        if all(isinstance(one, Absolute) for one in many):
+            out[name] = min(one.value for one in many if isinstance(one, Absolute))
+        elif evaluate is not None:
+            result = evaluate(plan)
+            if len(result):
+                out[name] = min(float(absolute_bounds(result, name, one).min()) for one in many)
+    return out
+
+
+def _tried(
+    plan: Node,
+    bounds: Mapping[str, tuple[ErrorBound, ...]],
+    evaluate: Evaluate,
+    split: str,
+    *,
+    inferences: bool,
+) -> dict[tuple[str, str], float]:
+    """The smallest bound that inversion on the trial gives to any key, where it gives one."""
+    out: dict[tuple[str, str], float] = {}
+    for i in range(max((len(many) for many in bounds.values()), default=0)):
+        nth: dict[str | None, ErrorBound] = {name: many[i] for name, many in bounds.items() if i < len(many)}
+        for stream, allotment in invert(plan, nth, evaluate, split=split, inferences=inferences).items():
+            for name in allotment.attributes:
+                least = _least(allotment, name)
+                if np.isfinite(least):
+                    out[stream, name] = min(out.get((stream, name), np.inf), least)
+    return out
+
+
+def _least(allotment: Allotment, name: str) -> float:
+    listed = allotment.bounds.get(name, np.zeros(0))
+    return float(min(listed.min(initial=np.inf), allotment.default.get(name, np.inf)))
+
+
+def _predicates(plan: Node) -> list[tuple[str, str]]:
+    """Stored attributes that predicates next to a scan's alias mention."""
+    used: set[str] = set()
+    for node in walk(plan):
+        predicate = (
+            node.predicate if isinstance(node, Filter) else node.condition if isinstance(node, Join) else TRUE
+        )
+        used |= columns_of(predicate)
+    return [
+        (one.stream, name)
+        for one in scans(plan)
+        for name in one.stored.modelled
+        if f"{one.alias}.{name}" in used and name not in dict(one.models)
+    ]

@@ -1,0 +1,294 @@
+"""Inversion of a join: needs passed to the sides, and the margin of its condition over all pairs (semantics 4.3, 4.5).
+
+A bound on an output column is that of the input's own column, for every pair that a key takes part in: the smallest. Pairs
+that give no result have a slack, also those that the join itself never looked at because they are far apart; where a predicate
+bounds the distance of two positions, that of far pairs is taken from their bounding boxes, as ``distance - reach``.
+
+Of its shares in all pairs a key keeps the smallest. What that leaves to its partners they get in a second helping
+(:mod:`~pulse.validation.inversion.max_min_fill`); where a stream is joined with itself, a key is the same input on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression, Function, all_of, columns_of
+from pulse.operators.data.relation import Relation
+from pulse.operators.relational.join import (
+    all_pairs,
+    common_cells,
+    equal_pairs,
+    joined,
+    matching_pairs,
+    named,
+    split_condition,
+)
+from pulse.operators.relational.proximity_join import position_boxes
+from pulse.plan.nodes import Filter, Join, Near, Node, Scan
+from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
+from pulse.validation.inversion.key_matching import least, positions
+from pulse.validation.inversion.max_min_fill import Limits
+from pulse.validation.inversion.needs import Needs, smaller
+from pulse.validation.inversion.predicate import Tolerance, decision_shares
+from pulse.validation.inversion.split_heuristics import Split
+from pulse.validation.inversion.volatility import Restlessness
+
+_ROWS = 1 << 16  # rows that are joined at once
+
+
+def passed_on(
+    node: Join, relation: Relation, needs: Needs, evaluate: Callable[[Node], Relation]
+) -> tuple[Needs, Needs]:
+    """The needs of both sides for the values of the join's output; unknown for keys that no result has."""
+    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
+    keys = len(node.left.columns.key)
+    some = np.flatnonzero(np.diff(relation.offsets))
+    out: list[Needs] = []
+    for side, own in ((left, relation.keys[:keys]), (right, relation.keys[keys:])):
+        place = positions(own, side.keys, relation.groups, side.groups)[some]
+        names = [name for name in needs if name in side.columns.modelled]
+        out.append({name: least(needs[name][some], place, side.groups) for name in names})
+    return out[0], out[1]
+
+
+def with_condition(
+    node: Join,
+    passed: tuple[Needs, Needs],
+    evaluate: Callable[[Node], Relation],
+    split: Split,
+    restless: Restlessness,
+    tolerance: Tolerance | None,
+) -> tuple[Needs, Needs]:
+    """Those needs, and what the condition's decisions ask for."""
+    if node.condition == TRUE and node.near is None:
+        return passed
+    left, right = named(evaluate(node.left), evaluate(node.right), node.columns)
+    rest = {**restless.groups(node.left), **restless.groups(node.right)}
+    found = _Condition(node, left, right, split, rest, tolerance).needs()
+    free: list[Needs] = []
+    for needs, paired in zip(passed, found.paired, strict=True):
+        # What was paired and came out empty depends on the condition's margin alone.
+        free.append({name: np.where(np.isnan(need) & paired, np.inf, need) for name, need in needs.items()})
+    own = found.helped((free[0], free[1]))
+    return smaller(free[0], own[0]), smaller(free[1], own[1])
+
+
+class _Inputs:
+    """The inputs of a join's results, numbered: a modelled column of a group of either side.
+
+    Those of a stream that is joined with itself have one number on both sides.
+    """
+
+    def __init__(self, node: Join, left: Relation, right: Relation) -> None:
+        names = left.columns.modelled, right.columns.modelled
+        self.side = {name: i for i, own in enumerate(names) for name in own}
+        self.number: dict[str, IntArray] = {}
+        self.n = 0
+        for name, i in self.side.items():
+            groups = (left, right)[i].groups
+            self.number[name] = np.arange(self.n, self.n + groups)
+            self.n += groups
+        streams = _stream(node.left), _stream(node.right)
+        if streams[0] is None or streams[1] is None or streams[0].stream != streams[1].stream:
+            return
+        at = positions(right.keys, left.keys, right.groups, left.groups)
+        for name in names[1]:
+            twin = f"{streams[0].alias}.{name.removeprefix(f'{streams[1].alias}.')}"
+            if twin in names[0]:
+                same = self.number[twin]
+                self.number[name] = np.where(at >= 0, np.append(same, -1)[at], self.number[name])
+
+    def gathered(self, sides: tuple[Needs, Needs]) -> FloatArray:
+        """The smallest need of each input, NaN where there is none."""
+        out = np.full(self.n, np.nan)
+        for own in sides:
+            for name, values in own.items():
+                np.fmin.at(out, self.number[name], values)
+        return out
+
+
+def _stream(node: Node) -> Scan | None:
+    """The scan that a side is, but for filters."""
+    while isinstance(node, Filter):
+        node = node.input
+    return node if isinstance(node, Scan) else None
+
+
+class _Found:
+    """The condition's shares per side and group, which groups met a partner, and the limits that the shares keep."""
+
+    def __init__(self, node: Join, left: Relation, right: Relation) -> None:
+        self.sides: tuple[Needs, Needs] = ({}, {})
+        self.paired: tuple[BoolArray, BoolArray] = (np.zeros(left.groups, bool), np.zeros(right.groups, bool))
+        self.inputs = _Inputs(node, left, right)
+        self.limits = Limits(self.inputs.n)
+
+    def add(self, side: int, name: str, values: FloatArray, groups: IntArray) -> None:
+        own = self.sides[side]
+        if name not in own:
+            own[name] = np.full(len(self.paired[side]), np.nan)
+        np.fmin.at(own[name], groups, values)
+
+    def limit(self, expression: Expression, pairs: IntArray, limit: FloatArray) -> None:
+        """Note what an expression may err by in each pair."""
+        used = columns_of(expression)
+        names = tuple(name for name in self.inputs.side if name in used)
+        if not names:
+            return
+        inputs = np.stack([self.inputs.number[one][pairs[:, self.inputs.side[one]]] for one in names], axis=1)
+        legs = linear_legs(expression, names)
+        if legs is None:
+            self.limits.fix(inputs[~np.isposinf(limit)].ravel())
+        else:
+            self.limits.add(inputs, [{names.index(k): v for k, v in leg.items()} for leg in legs], limit)
+
+    def helped(self, passed: tuple[Needs, Needs]) -> tuple[Needs, Needs]:
+        """The shares after a second helping, none above what is passed on; of an input on both sides the same for both.
+
+        So a key that has all its partners on one side, as each pair is looked at once, is not unknown on the other.
+        """
+        first, ceiling = self.inputs.gathered(self.sides), self.inputs.gathered(passed)
+        ceiling = np.where(np.isnan(ceiling), np.inf, ceiling)
+        grown = self.limits.helped(np.minimum(first, ceiling), ceiling)
+        out: tuple[Needs, Needs] = ({}, {})
+        for i, own in enumerate(self.sides):
+            for name in own:
+                out[i][name] = grown[self.inputs.number[name]]
+        return out
+
+
+class _Condition:
+    """The condition of a join over the pairs of its inputs' groups."""
+
+    def __init__(
+        self,
+        node: Join,
+        left: Relation,
+        right: Relation,
+        split: Split,
+        restlessness: Needs,
+        tolerance: Tolerance | None,
+    ) -> None:
+        self.node, self.left, self.right = node, left, right
+        self.split, self.restlessness, self.tolerance = split, restlessness, tolerance
+        self.found = _Found(node, left, right)
+
+    def needs(self) -> _Found:
+        """The shares of all pairs, a chunk at a time."""
+        node, left, right = self.node, self.left, self.right
+        keys, rest = split_condition(node.condition, left.columns, right.columns)
+        pairs = equal_pairs(left, right, node.equal) if node.equal else all_pairs(left, right)
+        pairs = matching_pairs(left, right, pairs, keys)
+        if node.near is not None:
+            pairs = self._near(pairs, node.near)
+        for chunk in _chunks(left, right, pairs):
+            cells = common_cells(left, right, chunk)
+            some = chunk[np.diff(cells.offsets) > 0]
+            rows = joined(left, right, chunk, cells, node.columns)
+            for i in range(2):
+                self.found.paired[i][some[:, i]] = True
+            self._shares(rows, some, rest)
+        return self.found
+
+    def _shares(self, rows: Relation, pairs: IntArray, rest: Expression) -> None:
+        near = self.node.near
+        own: list[Needs] = []
+        if near is not None and near.window:
+            own.append(self._of(rows, pairs, all_of((rest, _within(near))), empty_only=True))
+        if rest != TRUE:
+            own.append(self._of(rows, pairs, rest))
+        for needs in own:
+            for name, values in needs.items():
+                i = 0 if name in self.left.columns.modelled else 1
+                self.found.add(i, name, values, pairs[:, i])
+
+    def _of(
+        self, rows: Relation, pairs: IntArray, predicate: Expression, *, empty_only: bool = False
+    ) -> Needs:
+        rest: Errors = {}
+        if self.restlessness:
+            of_group = {
+                name: values[pairs[:, 0 if name in self.left.columns.modelled else 1]]
+                for name, values in self.restlessness.items()
+            }
+            rest = {name: values[rows.group] for name, values in of_group.items()}
+
+        def note(forward: Forward, index: int, limit: FloatArray) -> None:
+            of_pair = least(limit, rows.group[forward.row], len(pairs))
+            self.found.limit(forward.expressions[index], pairs, np.where(np.isnan(of_pair), np.inf, of_pair))
+
+        return decision_shares(
+            rows, predicate, self.split, rest, self.tolerance, empty_only=empty_only, note=note
+        )
+
+    def _near(self, pairs: IntArray, near: Near) -> IntArray:
+        """The pairs whose boxes come within reach, errors included; others get their shares from the distance of the boxes.
+
+        That distance is of the models alone: a share says how far a truth may be from its model, so the error that the model
+        has now, which earlier shares allowed, is not taken off it.
+        """
+        reach = _reach(near)
+        bare = _without_errors(self.left), _without_errors(self.right)
+        far = self._apart(pairs, near, (self.left, self.right)) > reach
+        distance = self._apart(pairs, near, bare)
+        # hypot of the coordinates' errors, each of two positions: an equal part of it for all four.
+        allowed = 0.0 if self.tolerance is None else max(self.tolerance.part * reach, self.tolerance.floor)
+        limit = np.maximum(distance[far] - reach, allowed) * (1.0 - 1e-9)
+        share = limit / np.sqrt(8.0)
+        self.found.limit(_span(near), pairs[far], limit)
+        for i, names in enumerate((near.left, near.right)):
+            groups = pairs[far, i]
+            self.found.paired[i][groups] = True
+            for name in names:
+                self.found.add(i, name, share, groups)
+        return pairs[~far]
+
+    @staticmethod
+    def _apart(pairs: IntArray, near: Near, sides: tuple[Relation, Relation]) -> FloatArray:
+        """How far the boxes of each pair are apart at least."""
+        boxes = _group_boxes(sides[0], near.left), _group_boxes(sides[1], near.right)
+        a, b = boxes[0][pairs[:, 0]], boxes[1][pairs[:, 1]]
+        dx = np.maximum(np.maximum(b[:, 0] - a[:, 1], a[:, 0] - b[:, 1]), 0.0)
+        dy = np.maximum(np.maximum(b[:, 2] - a[:, 3], a[:, 2] - b[:, 3]), 0.0)
+        return np.hypot(dx, dy)
+
+
+def _without_errors(relation: Relation) -> Relation:
+    return replace(relation, err={name: np.zeros(len(relation)) for name in relation.err})
+
+
+def _reach(near: Near) -> float:
+    assert isinstance(near.reach, Constant)
+    return abs(float(near.reach.value))
+
+
+def _within(near: Near) -> Expression:
+    return Comparison("<=", Function("distance", _span(near).arguments), Constant(_reach(near)))
+
+
+def _span(near: Near) -> Function:
+    return Function(SPAN, tuple(Column(name) for name in (*near.left, *near.right)))
+
+
+def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
+    """The box of all positions of each group; of a group without rows one that is near nothing."""
+    rows = position_boxes(relation, position)
+    out = np.full((relation.groups, 4), np.nan)
+    for j in range(4):
+        sign = 1.0 if j % 2 == 0 else -1.0
+        out[:, j] = sign * least(sign * rows[:, j], relation.group, relation.groups)
+    return out
+
+
+def _chunks(left: Relation, right: Relation, pairs: IntArray) -> Iterator[IntArray]:
+    """Pairs whose rows together are not too many at once."""
+    sizes = np.diff(left.offsets)[pairs[:, 0]] + np.diff(right.offsets)[pairs[:, 1]]
+    chunk = np.cumsum(sizes) // _ROWS
+    cuts = np.flatnonzero(np.diff(chunk)) + 1
+    for part in np.split(pairs, cuts):
+        if len(part):
+            yield part

@@ -1,0 +1,214 @@
+"""By how much a comparison holds at an instant, and the instants at which a row's margin can be largest (semantics 4.5).
+
+The margin of a row is made of polynomials by least and largest, so it has its maximum at an end, at a critical point of some
+``D``, or where ``D_i = D_j`` or ``D_i = -D_j``. A distance is compared as ``sqrt(q) - c``; where it meets another margin is
+found on squares, among more candidates than need be. Comparisons that no model takes part in (keys, unmodelled attributes,
+times) cannot move: they hold by an infinite margin or are violated by one. An equality of models holds where ``D`` crosses
+zero, and by the intermediate value theorem a continuous one crosses it still while it moves by less than
+``min(max D, -min D)``, which is its margin there; of a conjunction with others that is no promise, as the crossing may move to
+where they fail.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.expression import (
+    FLIPPED,
+    Arithmetic,
+    Comparison,
+    Constant,
+    Expression,
+    Function,
+    columns_of,
+)
+from pulse.kernels.polynomial.arithmetic import add, evaluate, multiply, subtract
+from pulse.kernels.polynomial.extrema import bounds, critical_points
+from pulse.kernels.polynomial.interval_sets import LOWER, UPPER, IntervalSets
+from pulse.kernels.polynomial.roots import Roots, real_roots
+from pulse.kernels.rounding import magnitudes
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.on_segments import numbers_of
+from pulse.operators.expressions.solve import NOISE
+from pulse.validation.inversion.error_propagation import SPAN, Forward
+
+
+class Candidates(NamedTuple):
+    """Instants at which a row's margin may be largest; ``side`` -1 and 1 are what it tends to from before and after."""
+
+    row: IntArray
+    at: FloatArray
+    side: IntArray
+
+
+class Fixed(NamedTuple):
+    """A comparison without models, by when it holds."""
+
+    sets: IntervalSets
+
+    def margin(self, where: Candidates) -> FloatArray:
+        """Infinite, one way or the other."""
+        inside = np.zeros(len(where.row), bool)
+        begin, count = self.sets.offsets[where.row], np.diff(self.sets.offsets)[where.row]
+        for j in range(int(count.max(initial=0))):
+            some = np.flatnonzero(count > j)
+            place = begin[some] + j
+            (a, b), ends = self.sets.bounds[place].T, self.sets.ends[place]
+            t, side = where.at[some], where.side[some]
+            lower = (t > a) | ((t == a) & ((side > 0) | ((side == 0) & (ends & LOWER != 0))))
+            upper = (t < b) | ((t == b) & ((side < 0) | ((side == 0) & (ends & UPPER != 0))))
+            inside[some] |= lower & upper
+        return np.where(inside, np.inf, -np.inf)
+
+
+class Curve(NamedTuple):
+    """``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a distance.
+
+    ``never``: rows where a null is compared. ``crossing``: the margin of an equality where it holds.
+    """
+
+    relation: str
+    c: FloatArray
+    level: float | None
+    noise: FloatArray
+    crossing: FloatArray
+    never: BoolArray
+
+    def values(self, where: Candidates) -> FloatArray:
+        """``D`` at the candidates."""
+        v = evaluate(np.ascontiguousarray(self.c[where.row]), where.at)
+        return v if self.level is None else np.sqrt(np.maximum(v, 0.0)) - self.level
+
+    def margin(self, where: Candidates) -> FloatArray:
+        """By how much the comparison holds at the candidates."""
+        v = self.values(where)
+        if self.relation in ("<", "<="):
+            m = -v
+        elif self.relation in (">", ">="):
+            m = v
+        elif self.relation == "!=":
+            m = np.abs(v)
+        else:
+            zero = np.abs(v) <= self.noise[where.row]
+            m = np.where(zero, self.crossing[where.row], -np.abs(v))
+        return np.where(self.never[where.row], -np.inf, m)
+
+
+def curve_of(forward: Forward, j: int, comparison: Comparison) -> Curve:
+    """A comparison that models take part in, the ``j``-th expression of ``forward``: see :class:`Curve`."""
+    relation = forward.relation
+    level = _distance(comparison)[1]
+    kind = comparison.relation
+    if level is None:
+        c = forward.coefficients(j)
+        noise = np.zeros(len(relation))
+        for name in columns_of(comparison) & set(relation.columns.modelled):
+            noise += NOISE * c.shape[1] * magnitudes(relation.models[name], relation.lo, relation.hi)
+        noise += NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
+        low, high, _ = bounds(c, relation.lo, relation.hi)
+    else:
+        if isinstance(comparison.left, Constant):
+            kind = FLIPPED[kind]
+        c = forward.coefficients(j)
+        low, high, _ = bounds(c, relation.lo, relation.hi)
+        low, high = np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
+        rounding = NOISE * c.shape[1] * magnitudes(c, relation.lo, relation.hi)
+        noise = rounding / np.maximum(np.maximum(low, np.sqrt(rounding)), 1e-300)  # of a root, at its least
+        low, high = low - level, high - level
+    crossing = np.maximum(np.minimum(high, -low), 0.0)
+    never = np.zeros(len(relation), bool)
+    for name in columns_of(comparison) & set(relation.columns.unmodelled_names):
+        never |= np.isnan(numbers_of(relation, name, "slack"))
+    return Curve(kind, c, level, noise, crossing, never)
+
+
+def candidates(relation: Relation, atoms: dict[Comparison, Fixed | Curve]) -> Candidates:
+    """The instants of each row at which a predicate of these comparisons can have its largest margin."""
+    n = len(relation)
+    rows, lo, hi = np.arange(n), relation.lo, relation.hi
+    places: list[tuple[IntArray, FloatArray]] = []
+    curves = [one for one in atoms.values() if isinstance(one, Curve)]
+    for i, a in enumerate(curves):
+        found = [critical_points(a.c, lo, hi)]
+        zero = a.c if a.level is None else _lowered(a.c, a.level**2)
+        found.append(real_roots(zero, lo, hi))
+        for b in curves[:i]:
+            found += [real_roots(c, lo, hi) for c in _meetings(a, b)]
+        places += [_listed(one) for one in found]
+    fixed = [one.sets for one in atoms.values() if isinstance(one, Fixed)]
+    for sets in fixed:
+        of = np.repeat(rows, np.diff(sets.offsets))
+        places += [(of, sets.bounds[:, 0]), (of, sets.bounds[:, 1])]
+    row = np.concatenate([np.zeros(0, np.int64), *(one[0] for one in places)])
+    at = np.concatenate([np.zeros(0), *(one[1] for one in places)])
+    inside = (at > lo[row]) & (at < hi[row])
+    row, at = row[inside], at[inside]
+    sides = (-1, 0, 1) if fixed else (0,)
+    ends = np.flatnonzero(lo < hi)
+    return Candidates(
+        np.concatenate([*[row] * len(sides), rows, ends, ends]),
+        np.concatenate([*[at] * len(sides), lo, lo[ends], hi[ends]]),
+        np.concatenate(
+            [np.repeat(sides, len(row)), np.zeros(n), np.ones(len(ends)), -np.ones(len(ends))]
+        ).astype(np.int64),
+    )
+
+
+def _listed(roots: Roots) -> tuple[IntArray, FloatArray]:
+    return np.repeat(np.arange(len(roots.status)), np.diff(roots.offsets)), roots.roots
+
+
+def _lowered(c: FloatArray, by: float) -> FloatArray:
+    c = c.copy()
+    c[:, 0] -= by
+    return c
+
+
+def _meetings(a: Curve, b: Curve) -> list[FloatArray]:
+    """Polynomials among whose roots are the instants at which ``|D_a| = |D_b|``."""
+    if a.level is None and b.level is None:
+        return [subtract(a.c, b.c), add(a.c, b.c)]
+    if a.level is not None and b.level is not None:
+        # sqrt(p) - x = ±(sqrt(q) - y) with s = x ∓ y: (p - q - s^2)^2 = 4 s^2 q
+        out = []
+        for s in (a.level - b.level, a.level + b.level):
+            left = _lowered(subtract(a.c, b.c), s * s)
+            out.append(subtract(multiply(left, left), 4.0 * s * s * b.c))
+        return out
+    distance, other = (a, b) if a.level is not None else (b, a)
+    assert distance.level is not None
+    # sqrt(q) - c = ±D: q = (c ± D)^2
+    out = []
+    for d in (other.c, -other.c):
+        side = _lowered(d, -distance.level)
+        out.append(subtract(distance.c, multiply(side, side)))
+    return out
+
+
+def difference(comparison: Comparison) -> Expression:
+    """What the margin's error is that of: the distance itself where one is compared with a number, else the difference."""
+    one, number = _distance(comparison)
+    return Arithmetic("-", comparison.left, comparison.right) if number is None else Function(SPAN, one)
+
+
+def _distance(comparison: Comparison) -> tuple[tuple[Expression, ...], float | None]:
+    """The arguments of a distance that is compared with a number, and that distance; None if it is no such comparison."""
+    left, right = comparison.left, comparison.right
+    if isinstance(left, Constant):
+        left, right = right, left
+    if not (isinstance(left, Function) and left.name in ("distance", "distance2")):
+        return (), None
+    if not isinstance(right, Constant) or isinstance(right.value, (bool, str)):
+        return (), None
+    level = float(right.value)
+    if left.name == "distance2":
+        level = float(np.copysign(np.sqrt(abs(level)), level))
+    return left.arguments, level
+
+
+def distance_level(comparison: Comparison) -> float | None:
+    """The distance that a comparison compares one with; None if it compares something else."""
+    return _distance(comparison)[1]

@@ -1,0 +1,95 @@
+"""Inferences (paper IV-B, semantics 4.3): what the attributes of a predicate may move by, for its answer to stay.
+
+Validation alternates (paper IV): where there is a result it is the query's accuracy that counts, where there is none the slack
+(:mod:`~pulse.validation.inversion.slack`). So a predicate's columns share its margin or the query's own tolerance, whichever is
+larger: beside a boundary the margin is next to nothing, every tuple would be a violation, and all that would be gained is which
+side of it a model is on that is not exact to begin with. Certainty says that (semantics 3.9).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import FloatArray
+from pulse.core.expression import Comparison, Expression
+from pulse.kernels.polynomial.extrema import bounds
+from pulse.operators.data.relation import Relation
+from pulse.validation.inversion.error_propagation import Errors, Forward
+from pulse.validation.inversion.key_matching import least
+from pulse.validation.inversion.margin_curves import distance_level
+from pulse.validation.inversion.needs import Needs
+from pulse.validation.inversion.slack import Note, margins, shares_of_margin
+from pulse.validation.inversion.split_heuristics import Split
+
+
+class Tolerance(NamedTuple):
+    """By how much what a predicate compares may err: ``part`` of the larger side, at least ``floor``.
+
+    ``strict``: where there is a result, no more than that, however deep it lies.
+    """
+
+    part: float
+    floor: float
+    strict: bool
+
+    def of(self, comparison: Comparison, relation: Relation) -> FloatArray:
+        """Per row of a relation, of the larger side where that is smallest."""
+        level = distance_level(comparison)
+        if level is not None:
+            size = np.full(len(relation), abs(level))
+        else:
+            sides = [comparison.left, comparison.right]
+            forward = Forward(relation, sides, "filter")
+            size = np.zeros(len(relation))
+            for i in range(len(sides)):
+                low, high, _ = bounds(forward.coefficients(i), forward.relation.lo, forward.relation.hi)
+                crosses = (low <= 0.0) & (high >= 0.0)
+                own = np.where(crosses, 0.0, np.minimum(np.abs(low), np.abs(high)))
+                size = np.fmax(size, least(own, forward.row, len(relation)))
+        return np.maximum(self.part * size, self.floor)
+
+
+def decision_shares(
+    relation: Relation,
+    predicate: Expression,
+    split: Split,
+    restlessness: Errors,
+    tolerance: Tolerance | None = None,
+    *,
+    empty_only: bool = False,
+    note: Note | None = None,
+) -> Needs:
+    """Per group, what each modelled column of a predicate may move by for the answer of every row to stay.
+
+    With a tolerance: or for no comparison to err by more than that. With ``empty_only`` rows that have a result are left free.
+    ``note`` is told of all limits that the shares keep.
+    """
+    rows = len(relation)
+    found = margins(relation, predicate)
+    row = found.forward.row
+    budget = found.budget(rows)
+    holds = found.by_row(rows)[0][row]
+    if empty_only:
+        budget = np.where(holds, np.inf, budget)
+    if tolerance is None:
+        own = shares_of_margin(found, budget, rows, split, restlessness, note)
+        return {name: least(values, relation.group, relation.groups) for name, values in own.items()}
+    out: Needs = {}
+    for j, comparison in enumerate(found.comparisons):
+        allowed = tolerance.of(comparison, relation)[row]
+        limit = np.where(found.matters[:, j], np.maximum(budget, allowed), np.inf)
+        if tolerance.strict and not empty_only:
+            limit = np.where(holds, allowed, limit)
+        only = found._replace(matters=_column(found.matters.shape, j))
+        for name, values in shares_of_margin(only, limit, rows, split, restlessness, note).items():
+            need = least(values, relation.group, relation.groups)
+            out[name] = np.fmin(out[name], need) if name in out else need
+    return out
+
+
+def _column(shape: tuple[int, ...], j: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    mask = np.zeros(shape, bool)
+    mask[:, j] = True
+    return mask

@@ -1,0 +1,198 @@
+"""Slack: how far a predicate is from giving a result where it gives none, and from losing the one it gives (semantics 4.5).
+
+A comparison ``D R 0`` holds at ``t`` by a *margin* ``m(t)``: ``-D`` for ``<``, ``D`` for ``>``, ``|D|`` for ``!=``, ``-|D|``
+for ``=``; below zero it is violated by as much. Of a conjunction the margin is the least of its operands', of a
+disjunction the largest; negations are pushed down to the comparisons. With ``M = max over t of m(t)`` on a row's range:
+
+* ``M < 0``: the row gives no result, and ``-M = min over t of max over the violated comparisons of |D(t)|`` is the **slack**.
+* ``M > 0``: it gives one, and ``M`` is its **depth**: while every ``D`` moves by less, some of the result remains.
+
+So one quantity decides what inferences, the attributes that only predicates see, may move by (semantics 4.3): while they keep
+their share of it, a result that is there stays there, and where there is none there will be none. It is not asked that a
+result begins and ends at the same instants. Near its ends the predicate is close to its boundary by nature, no bound above
+zero would do, and certainty (semantics 3.9) says what is sure.
+
+``M`` is exact up to rounding: it is looked for among finitely many instants (:mod:`pulse.validation.inversion.margin_curves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.expression import (
+    And,
+    Comparison,
+    Constant,
+    Expression,
+    columns_of,
+    walk,
+)
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.solve import positive, solve
+from pulse.validation.inversion.apportion import shares
+from pulse.validation.inversion.error_propagation import Errors, Forward
+from pulse.validation.inversion.key_matching import least
+from pulse.validation.inversion.margin_curves import (
+    Candidates,
+    Curve,
+    Fixed,
+    candidates,
+    curve_of,
+    difference,
+)
+from pulse.validation.inversion.split_heuristics import Split
+
+_STRICTLY = 1.0 - 1e-9  # what moves by all of its slack may just touch the boundary
+
+
+class Margins(NamedTuple):
+    """Margins of a predicate, per row of ``forward.relation``: parts of the rows that were asked about.
+
+    ``holds``: whether there is a result. ``amount``: ``|M|``, rounding and approximations deducted. ``matters[i, j]``:
+    whether comparison ``j`` must keep its sign for the answer to stay.
+    """
+
+    forward: Forward
+    comparisons: tuple[Comparison, ...]
+    holds: BoolArray
+    amount: FloatArray
+    matters: BoolArray
+
+    def by_row(self, rows: int) -> tuple[BoolArray, FloatArray]:
+        """``holds`` and ``amount`` of the original rows: the depth of the deepest part, or the slack of the nearest."""
+        row = self.forward.row
+        holds = np.zeros(rows, bool)
+        np.logical_or.at(holds, row, self.holds)
+        own = self.holds == holds[row]
+        depth = np.zeros(rows)
+        np.maximum.at(depth, row[own], self.amount[own])
+        nearest = np.full(rows, np.inf)
+        np.minimum.at(nearest, row[own], self.amount[own])
+        return holds, np.where(holds, depth, nearest)
+
+    def budget(self, rows: int) -> FloatArray:
+        """What the comparisons of each part may move by: all parts must stay empty, or the deepest must keep its result."""
+        holds, amount = self.by_row(rows)
+        deepest = self.holds & (self.amount == amount[self.forward.row])
+        free = holds[self.forward.row] & ~deepest
+        return np.where(free, np.inf, self.amount)
+
+
+def slack(relation: Relation, predicate: Expression) -> FloatArray:
+    """Per row the slack: infinite where no motion of a model could give a result, 0 where there is one already.
+
+    >>> from pulse.core.columns import Columns
+    >>> import pyarrow as pa
+    >>> columns = Columns((), ("x",))
+    >>> batch = pa.RecordBatch.from_pylist([{"ref": 0, "lo": 0.0, "hi": 4.0, "x": [3.0, 1.0], "x_err": 0.0,
+    ...     "x_drift": None, "certainty": "certain"}], schema=columns.segment_schema())
+    >>> from pulse.core.expression import Column
+    >>> slack(Relation.from_table(batch, columns), Comparison("<", Column("x"), Constant(1))).round(6)
+    array([2.])
+    """
+    holds, amount = margins(relation, predicate).by_row(len(relation))
+    return np.where(holds, 0.0, amount)
+
+
+Note = Callable[[Forward, int, FloatArray], None]
+"""Told of every expression (by its index) whose error is limited, and the limits per row of ``forward.relation``."""
+
+
+def shares_of_margin(
+    found: Margins,
+    budget: FloatArray,
+    rows: int,
+    split: Split,
+    restlessness: Errors,
+    note: Note | None = None,
+) -> dict[str, FloatArray]:
+    """Shares, per original row, that keep the error of every comparison that matters within ``budget`` (by part of a row)."""
+    out: dict[str, FloatArray] = {}
+    of_part = {name: values[found.forward.row] for name, values in restlessness.items()}
+    for j in range(len(found.comparisons)):
+        limit = np.where(found.matters[:, j], budget, np.inf)
+        if note is not None:
+            note(found.forward, j, limit)
+        for name, values in shares(found.forward, j, limit, split, of_part).items():
+            own = least(values, found.forward.row, rows)
+            out[name] = np.fmin(out[name], own) if name in out else own
+    return out
+
+
+def margins(relation: Relation, predicate: Expression) -> Margins:
+    """The margins of a predicate over a relation's rows."""
+    plain = positive(predicate)
+    modelled = set(relation.columns.modelled)
+    every = list(dict.fromkeys(one for one in walk(plain) if isinstance(one, Comparison)))
+    moving = tuple(one for one in every if columns_of(one) & modelled)
+    forward = Forward(relation, [difference(one) for one in moving], "slack")
+    atoms: dict[Comparison, Fixed | Curve] = {}
+    for one in every:
+        if one not in moving:
+            sets = solve(_bare(forward.relation), one, possible=False)[1].model
+            atoms[one] = Fixed(sets)
+    for j, one in enumerate(moving):
+        atoms[one] = curve_of(forward, j, one)
+    where = candidates(forward.relation, atoms)
+    values = {one: atom.margin(where) for one, atom in atoms.items()}
+    value, best = _largest(_combined(plain, values, len(where.row)), where, len(forward.relation))
+    matters = np.zeros((len(forward.relation), len(moving)), bool)
+    rounding = np.zeros(len(forward.relation))
+    for j, one in enumerate(moving):
+        matters[:, j] = _matters(values[one], where, value, best)
+        atom = atoms[one]
+        assert isinstance(atom, Curve)
+        rounding = np.maximum(rounding, np.where(matters[:, j], atom.noise + forward.approximation(j), 0.0))
+    amount = np.maximum(np.abs(value) - rounding, 0.0) * _STRICTLY
+    return Margins(forward, moving, value >= 0.0, amount, matters)
+
+
+def _bare(relation: Relation) -> Relation:
+    """Without the hidden columns of an evaluation, whose names another one would use again."""
+    own = relation.columns.modelled
+    return replace(
+        relation,
+        models={name: relation.models[name] for name in own},
+        err={name: relation.err[name] for name in own},
+    )
+
+
+def _combined(predicate: Expression, values: dict[Comparison, FloatArray], n: int) -> FloatArray:
+    match predicate:
+        case Comparison():
+            return values[predicate]
+        case Constant(value):
+            return np.full(n, np.inf if value else -np.inf)
+    parts = [_combined(one, values, n) for one in predicate.parts]
+    meet = np.minimum if isinstance(predicate, And) else np.maximum
+    whole: FloatArray = meet.reduce([np.full(n, np.inf if isinstance(predicate, And) else -np.inf), *parts])
+    return whole
+
+
+def _largest(margin: FloatArray, where: Candidates, n: int) -> tuple[FloatArray, IntArray]:
+    """The largest margin of each row, and the candidate that has it."""
+    value = np.full(n, -np.inf)
+    np.maximum.at(value, where.row, margin)
+    best = np.zeros(n, np.int64)
+    at = np.flatnonzero(margin == value[where.row])
+    best[where.row[at]] = at
+    return value, best
+
+
+def _matters(own: FloatArray, where: Candidates, value: FloatArray, best: IntArray) -> BoolArray:
+    """Rows whose answer hangs on a comparison.
+
+    A result: only comparisons that hold by as much at the instant where it is deepest. None: only those that somewhere are
+    violated by as much as the slack.
+    """
+    worst = np.full(len(value), np.inf)
+    np.minimum.at(worst, where.row, own)
+    if not len(where.row):
+        return np.zeros(len(value), bool)
+    close = 1.0 - 1e-9
+    return np.where(value >= 0.0, own[best] >= value * close, worst <= value * close)

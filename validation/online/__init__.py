@@ -1,0 +1,1 @@
+"""Validate arriving tuples and rebuild the models they leave."""

@@ -1,0 +1,188 @@
+"""Models that end where accents drop an attribute or punctuation closes a key (semantics 8.1, 8.7).
+
+What was known before a drop says nothing of what comes after.
+
+::
+
+    tuples   o    o                 (tuples lack it)                o     o
+                       drop ├──────────────────────────┤ add
+    model    ├─────────┤          the key is over                   ├──────── ··
+
+A key's model ends at the drop, and a new one begins with the first tuple that has the attribute again. In between the key takes
+no part in anything, and casts no doubt. Where the last value is held it is known up to the drop; a line ends with the last tuple
+before it, since there is none after it that it could lead to.
+
+A key that punctuation closes is over from its last tuple on: no tuple will tell more, so what was predicted is taken back.
+
+Tuples of one key between two drops are validated together, those after the second one later, whatever batches they came in.
+Where tuples may be revised the same holds of the validator that lags behind them and of keys that are replayed
+(:mod:`pulse.validation.revisions.history`), and no correction is absorbed by a model between two tuples that a drop separates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.columns import Columns
+from pulse.core.schema import Truth
+from pulse.kernels.validate import key_state
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import encode_keys, times
+from pulse.operators.data.updates import ENDLESS, listed, settled
+from pulse.operators.units.key_ends import NEVER, Drops
+from pulse.validation.online.rejects import placed, together
+from pulse.validation.online.validator import Counts, Pushed, Validator
+
+_NONE = np.zeros(0, np.int64)
+_ROW = "row"  # a stream without key columns has one key
+
+
+def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Drops) -> Pushed:
+    """Push tuples that have all attributes, in order of arrival; what they and drops up to the newest of each key change."""
+    table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
+    if not drops.gaps:
+        return validator.push(table)
+    schema, counts = validator.spec.schema, Counts()
+    found = Relation.empty(Columns.of(schema))
+    kinds: list[IntArray] = []
+    misfits: list[tuple[IntArray, IntArray]] = [(_NONE, _NONE)]
+    fit, aside = placed(table, schema.key_names, schema.time)
+    counts.tuples = counts.misplaced = table.num_rows - fit.num_rows
+    for until, rows in _between_drops(fit, drops, validator):
+        some = fit.take(pa.array(rows))
+        over = _next(validator, drops) < until
+        if over.any():
+            own = tuple(some.column(name).combine_chunks() for name in schema.key_names)
+            found = settled(found, _ended(validator, over & listed(validator.keys, own), drops), voids=True)[
+                0
+            ]
+        pushed = validator.push(some)
+        found = settled(found, pushed.updates, voids=True)[0]
+        counts.add(pushed.counts)
+        kinds.append(pushed.kinds)
+        misfits.append((rows[pushed.late], rows[pushed.not_finite]))
+        aside += [] if pushed.aside is None else [pushed.aside]
+    late, not_finite = (np.sort(np.concatenate(some)) for some in zip(*misfits, strict=True))
+    return Pushed(found, np.concatenate([_NONE, *kinds]), counts, together(aside), late, not_finite)
+
+
+def resumed(validator: Validator, table: pa.Table, drops: Drops) -> BoolArray:
+    """Which tuples lie before the drop that ended their key: they come behind the watermark, and tell of the model before it."""
+    state, schema = validator.state, validator.spec.schema
+    found = np.zeros(table.num_rows, bool)
+    ended = np.flatnonzero(state.whole[:, key_state.STARTED] == 0)
+    if not len(ended) or not table.num_rows:
+        return found
+    encoded = encode_keys(table, schema)
+    ids = np.array([state.ids.get(key, -1) for key in encoded.keys], np.int64)[encoded.codes]
+    rows = np.flatnonzero(np.isin(ids, ended))
+    last = state.whole[ids[rows], key_state.LAST]
+    found[rows] = times(table, schema)[0][rows] < drops.after(table, rows, last)
+    return found
+
+
+def separated(table: pa.Table, drops: Drops, before: IntArray, after: IntArray) -> BoolArray:
+    """Which pairs of instants, before and after, of the keys of the rows of a table have a drop between them."""
+    found: BoolArray = drops.after(table, np.arange(len(before)), before) <= after
+    return found
+
+
+def ended_at(validator: Validator, rows: IntArray) -> Relation:
+    """That keys without a model, which drops have ended, are over from there on."""
+    return _over(validator, rows, validator.state.whole[rows, key_state.EXPIRY])
+
+
+def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
+    """What drops end: predictions from there on, and keys of which no tuple before the drop comes any more; and closed keys."""
+    found = Relation.empty(Columns.of(validator.spec.schema))
+    if watermark is not None:
+        found = _ended(validator, _next(validator, drops) <= watermark, drops)
+    if drops.closed:
+        found = settled(found, _closed(validator, drops, watermark), voids=True)[0]
+    whole, at = validator.state.whole, _next(validator, drops)
+    rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & (at < whole[:, key_state.EXPIRY]))
+    if not len(rows):
+        return found
+    whole[rows, key_state.EXPIRY] = at[rows]
+    return settled(found, _over(validator, rows, at[rows]), voids=True)[0]
+
+
+def _closed(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
+    """That keys which punctuation closes are over from their last tuple on; the validator has no model of them any more."""
+    state, schema = validator.state, validator.spec.schema
+    rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
+    keys = dict(zip(schema.key_names, validator.keys, strict=True))
+    last = state.whole[rows, key_state.LAST]
+    table = pa.table({**keys, _ROW: np.arange(len(state.whole))}).take(pa.array(rows))
+    gone = drops.closes(table, last, watermark)
+    rows, last = rows[gone], last[gone]
+    made = _over(validator, rows, last)
+    state.whole[rows, key_state.STARTED] = 0
+    state.whole[rows, key_state.EXPIRY] = last
+    return made
+
+
+def _between_drops(table: pa.Table, drops: Drops, validator: Validator) -> Iterator[tuple[int, IntArray]]:
+    """The drop that comes next after tuples, in the order of these, and the rows that it is next of."""
+    if not table.num_rows:
+        return
+    schema, n = validator.spec.schema, table.num_rows
+    upcoming = drops.after(table, np.arange(n), times(table, schema)[0])
+    instants, number = np.unique(upcoming, return_inverse=True)
+    if len(instants) > 1:  # a tuple that comes after later ones of its key is late, and stays after them
+        codes = encode_keys(table, schema).codes
+        order = np.argsort(codes, kind="stable")
+        number[order] = np.maximum.accumulate(codes[order] * len(instants) + number[order]) % len(instants)
+    for i, until in enumerate(instants.tolist()):
+        if len(rows := np.flatnonzero(number == i)):
+            yield until, rows
+
+
+def _next(validator: Validator, drops: Drops) -> IntArray:
+    """The first drop after the newest tuple of each key that has a model; else NEVER."""
+    state, schema = validator.state, validator.spec.schema
+    rows = np.flatnonzero(state.whole[:, key_state.STARTED] != 0)
+    found = np.full(len(state.whole), NEVER)
+    if len(rows):
+        last = state.whole[:, key_state.LAST]
+        columns = dict(zip(schema.key_names, validator.keys, strict=True))
+        table = pa.table({**columns, schema.time: pa.array(last).cast(pa.timestamp("us"))})
+        found[rows] = drops.after(table, rows, last[rows])
+    return found
+
+
+def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
+    """Segments of keys that are over at their next drops; the validator knows their newest times and ends still, and no model."""
+    rows = np.flatnonzero(which)
+    if not len(rows):
+        return Relation.empty(Columns.of(validator.spec.schema))
+    state, layout, schema = validator.state, validator.layout, validator.spec.schema
+    last = state.whole[rows, key_state.LAST]
+    holds = all(truth is Truth.STEP for _, truth in schema.modelled)
+    at = _next(validator, drops)[rows] if holds else last
+    made = _over(validator, rows, at)
+    if holds:
+        held = validator.models(rows, last)
+        values = state.real[rows, layout.last].reshape(len(rows), layout.attributes)
+        models = {}
+        for a, name in enumerate(schema.modelled_names):
+            models[name] = np.zeros((len(rows), layout.width))
+            models[name][:, 0] = values[:, a]
+        err = {name: np.zeros(len(rows)) for name in schema.modelled_names}
+        held = replace(held, hi=(at - held.ref) / 1e6, models=models, err=err)
+        made = settled(held, made, voids=True)[0]
+    state.whole[rows, key_state.STARTED] = 0
+    state.whole[rows, key_state.EXPIRY] = at
+    return made
+
+
+def _over(validator: Validator, rows: IntArray, at: IntArray) -> Relation:
+    """That these keys are over from these instants on."""
+    made = validator.models(rows, at)
+    return replace(made, hi=made.lo + 2.0 * ENDLESS, certainty=np.full(len(rows), ABSENT, np.uint8))

@@ -1,0 +1,59 @@
+"""Models in force that are restated once a tighter bound is allotted to their keys (semantics 6.2).
+
+::
+
+    model in force, err 0.5    [----------x----------------)       x: the newest tuple
+    allotted now: 0.2          [----------)[---------------)       the same curve from there on, err 0.2
+
+A model is held to what is allotted to its key from the newest tuple on, whatever its segment states. So from there on a segment
+may state it as well: where the model misses that tuple by no more, the same curve; else the curve moved onto the tuple. What was
+before the newest tuple stays as it was said: it was held to the wider bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.kernels.polynomial.arithmetic import taylor_shift
+from pulse.kernels.validate import key_state
+from pulse.operators.data.relation import Relation
+from pulse.validation.online.validator import Validator
+
+LOOSE = 1.0 + 1e-9
+"""What part of its bound an error must exceed to be above it."""
+
+
+def loose(validator: Validator, keys: tuple[pa.Array, ...] | None = None) -> IntArray:
+    """Rows of the state, of these keys or of all, whose models state more than is allotted to them by now."""
+    state, layout = validator.state, validator.layout
+    if keys is None or not validator.spec.schema.key:
+        rows = np.arange(len(state.whole))
+    else:
+        listed = zip(*(column.to_pylist() for column in keys), strict=True)
+        rows = np.array(sorted({state.ids[key] for key in listed if key in state.ids}), np.int64)
+    above = (state.real[rows, layout.err] > state.real[rows, layout.bound] * LOOSE).any(axis=1)
+    found: IntArray = rows[above & (state.whole[rows, key_state.STARTED] != 0)]
+    return found
+
+
+def restate(validator: Validator, rows: IntArray) -> Relation:
+    """Hold these rows' models to what is allotted; segments, a key each, that say so from its newest tuple to its model's end."""
+    state, layout, n = validator.state, validator.layout, len(rows)
+    whole, real = state.whole, state.real
+    if not n:
+        return validator.models(rows)
+    since = (whole[rows, key_state.LAST] - whole[rows, key_state.REF]) / 1e6
+    value, err = real[rows, layout.last], np.minimum(real[rows, layout.err], real[rows, layout.bound])
+    c = real[rows, layout.model].reshape(n, layout.attributes, layout.width)
+    for a in range(layout.attributes):
+        curve = taylor_shift(np.ascontiguousarray(c[:, a]), since)
+        off = ~(np.abs(value[:, a] - curve[:, 0]) <= err[:, a])
+        curve[off, 0] = value[off, a]
+        c[:, a] = curve
+    whole[rows, key_state.REF] = whole[rows, key_state.LAST]
+    real[rows, layout.model] = c.reshape(n, -1)
+    real[rows, layout.err] = err
+    real[rows, layout.residual] = value - c[:, :, 0]
+    return validator.models(rows)

@@ -1,0 +1,517 @@
+"""The validator of a stream: tuples in, update segments out, and most tuples give none (semantics 6.2; Pulse paper, IV).
+
+::
+
+    tuples --> by key: within the bound of the current model? --yes--> nothing
+                                                              --no---> a segment [t, t + horizon), and before it, where the
+                                                                       truth had already left the model, a repair
+                                   and the model about to end? ------> the same model, up to t + horizon
+
+After every tuple, and whatever came before, the truth that the tuples tell lies within ``err`` of the model in force, at every
+instant from a key's first tuple to its newest: that is what repairs are for. Only where a silence lasts longer than ``max_gap``
+there is no model. Beyond the newest tuple the model reaches half a horizon at least, and one at most. How tuples are cut into
+batches makes no difference to the models in force.
+
+A tuple that is late, has no key or no time, or is not made of numbers is set aside with a reason; the stream goes on.
+Tuples of a key at one instant are checked one after the other: the last wins. A change of an unmodelled attribute that no
+formula uses begins a model, since it is constant within a segment (semantics 1.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, FloatArray, IntArray
+from pulse.core.certainty import ABSENT, CERTAIN
+from pulse.core.columns import Columns
+from pulse.core.keys import key_ranks
+from pulse.kernels.fit.truth_intervals import NO_TIME
+from pulse.kernels.validate import key_state
+from pulse.kernels.validate import validate as checks
+from pulse.kernels.validate.key_state import Layout
+from pulse.kernels.validate.validate import validate
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.tuple_columns import changes, check_columns, encode_keys, needed_columns, times
+from pulse.operators.data.updates import ENDLESS
+from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.needs import PACE
+from pulse.validation.online.rejects import placed, reasoned, together, whence_names
+
+REASONS = {checks.LATE: "late", checks.NOT_FINITE: "not finite"}
+_CHUNK = 1 << 18  # rows that are validated at a time: what is made per tuple stays in the cache
+_NONE = np.zeros(0, np.int64)
+PRIOR = 1.0 / 32.0
+"""For how much of the time that is known of a key on average each is taken to have been as restless as most."""
+
+Key = tuple[object, ...]
+
+
+@dataclass
+class Counts:
+    """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth no model stated.
+
+    ``extended`` ones kept to their key's model, which reaches further from then on.
+    """
+
+    tuples: int = 0
+    validated: int = 0
+    first: int = 0
+    expired: int = 0
+    violated: int = 0
+    changed: int = 0
+    extended: int = 0
+    late: int = 0
+    not_finite: int = 0
+    misplaced: int = 0  # no key, no time, or a time out of range
+    repaired: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add another's."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+
+class Pushed(NamedTuple):
+    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate.validate`).
+
+    ``late`` and ``not_finite``: the rows of those that were set aside for it, among the tuples that have a key and a time.
+    """
+
+    updates: Relation
+    kinds: IntArray
+    counts: Counts
+    aside: pa.Table | None
+    late: IntArray = _NONE
+    not_finite: IntArray = _NONE
+
+
+@dataclass
+class ValidatorState:
+    """All that is known: a row of each array per key (:mod:`pulse.kernels.validate.key_state`), ``ids`` says which."""
+
+    ids: dict[Key, int]
+    whole: IntArray
+    real: FloatArray
+    carried: pa.Table  # unmodelled attributes of the keys' current models
+    newest_forgotten: int = NO_TIME
+    allotted: Allotment | None = None
+    tightened: Allotment | None = None
+
+
+@dataclass
+class Validator:
+    """Validates the tuples of one stream. Picklable at any time; all it knows is in ``state``."""
+
+    spec: PredictSpec
+    state: ValidatorState = field(init=False)
+
+    def __post_init__(self) -> None:
+        whole, real = key_state.fresh(0, self.layout)
+        self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
+
+    @property
+    def layout(self) -> Layout:
+        """What the columns of the state's numbers are."""
+        return Layout(len(self.spec.schema.modelled), self.spec.width)
+
+    def recall(self, state: ValidatorState) -> None:
+        """Go on from what was known; a ``ValueError`` where that is of another stream, or does not fit together."""
+        rows, schema = len(state.ids), self.spec.schema
+        shapes = (rows, key_state.INTS), (rows, self.layout.size)
+        if (state.whole.shape, state.real.shape) != shapes or list(state.ids.values()) != list(range(rows)):
+            raise ValueError(
+                f"validator: expected numbers of {rows} keys of shapes {shapes}, got {state.whole.shape}, {state.real.shape}"
+            )
+        unmodelled = self._unmodelled_schema
+        if state.carried.schema != unmodelled or (len(unmodelled) and state.carried.num_rows != rows):
+            raise ValueError(
+                f"validator: expected {rows} rows of {unmodelled.names}, got {state.carried.schema}"
+            )
+        types = [type_ for _, type_ in schema.key]
+        for one in (state.allotted, state.tightened):
+            if one is not None and [column.type for column in one.keys] != types:
+                raise ValueError(f"validator: expected bounds of keys of {types}, got others")
+        if not set(map(len, state.ids)) <= {len(types)}:
+            raise ValueError(f"validator: expected keys of {len(types)} values, got others")
+        self.columns(list(state.ids))  # which raises what is no value of its type
+        own: dict[str, Any] = {
+            name: one.copy()
+            for name, one in vars(state).items()
+            if isinstance(one, np.ndarray) and not one.flags.writeable
+        }
+        self.state = replace(state, **own)
+
+    @property
+    def _unmodelled_schema(self) -> pa.Schema:
+        return pa.schema(self.spec.schema.unmodelled)
+
+    @property
+    def keys(self) -> tuple[pa.Array, ...]:
+        """The keys that are known, a column per key attribute."""
+        return self.columns(list(self.state.ids))
+
+    # -- tuples -------------------------------------------------------------------------------------------
+
+    def push(self, table: pa.Table | pa.RecordBatch) -> Pushed:
+        """Take tuples in order of arrival; what they change."""
+        table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
+        schema, counts = self.spec.schema, Counts(tuples=table.num_rows)
+        check_columns(table.schema, schema, "tuples")
+        table, aside = placed(
+            table.select([*needed_columns(schema), *whence_names(table)]), schema.key_names, schema.time
+        )
+        counts.misplaced = counts.tuples - table.num_rows
+        if not table.num_rows:
+            return Pushed(Relation.empty(Columns.of(schema)), np.zeros(0, np.int64), counts, together(aside))
+        encoded = encode_keys(table, schema)
+        present = np.flatnonzero(np.bincount(encoded.codes, minlength=len(encoded.keys)))
+        ids = np.full(len(encoded.keys), -1, np.int64)
+        ids[present] = self._ids([encoded.keys[code] for code in present])
+        unmodelled, place = self._unmodelled(table, ids[present])
+        who = self._who(ids[encoded.codes], unmodelled, ids[present])
+        event, c, err = self._validate(table, who, counts)
+        misfits = {kind: np.sort(event[event[:, checks.KIND] == kind, checks.ROW]) for kind in REASONS}
+        for kind, rows in misfits.items():
+            if len(rows):
+                aside.append(reasoned(table.take(pa.array(rows)), REASONS[kind]))
+        updates, kinds = self._updates(event, c, err, unmodelled, place)
+        self.state.whole[ids[present], key_state.CHANGE] = 0  # a code means something within one push only
+        return Pushed(
+            updates, kinds, counts, together(aside), misfits[checks.LATE], misfits[checks.NOT_FINITE]
+        )
+
+    def _validate(
+        self, table: pa.Table, who: IntArray, counts: Counts
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Events of all rows, a chunk at a time."""
+        spec, state = self.spec, self.state
+        t, _ = times(table, spec.schema)
+        names = (*spec.schema.modelled_names, *spec.coefficients)
+        found = []
+        for begin in range(0, len(t), _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            columns = {name: numbers(table.column(name).slice(begin, len(t[some])), name) for name in names}
+            made = candidates(spec, columns)
+            part = np.ascontiguousarray(who[:, some])
+            numbers_of_keys = state.whole, state.real
+            gap = checks.NO_GAP if spec.max_gap is None else spec.max_gap
+            events = validate(
+                t[some], made.columns, part, made.rules, spec.limits, spec.horizon, numbers_of_keys, gap
+            )
+            by_kind = events.counts(len(t[some]))
+            counts.add(Counts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
+            events.event[:, checks.ROW] += begin
+            found.append(events)
+        return (
+            np.concatenate([one.event for one in found]),
+            np.concatenate([one.c for one in found]),
+            np.concatenate([one.err for one in found]),
+        )
+
+    def _unmodelled(self, table: pa.Table, ids: IntArray) -> tuple[pa.Table | None, IntArray]:
+        """Unmodelled attributes of the current models of ``ids``, then of the tuples; and where each key's stand."""
+        place = np.full(len(self.state.whole), -1, np.int64)
+        place[ids] = np.arange(len(ids))
+        if not self.spec.schema.unmodelled:
+            return None, place
+        mine = self._unmodelled_schema
+        tuples = pa.table([_plain(table.column(one.name), one.type) for one in mine], schema=mine)
+        return pa.concat_tables([self.state.carried.take(pa.array(ids)), tuples]), place
+
+    def _who(self, keys: IntArray, unmodelled: pa.Table | None, ids: IntArray) -> IntArray:
+        """The kernel's ``who``: the tuples' keys and, where attributes are watched, codes of their values."""
+        watched = self.spec.watched
+        if not watched or unmodelled is None:
+            return keys[None]
+        schema = self.spec.schema
+        pairs = tuple((name, type_) for name, type_ in schema.unmodelled if name in watched)
+        code = changes(unmodelled, replace(schema, unmodelled=pairs))
+        self.state.whole[ids, key_state.CHANGE] = code[: len(ids)]
+        return np.stack([keys, code[len(ids) :]])
+
+    def _updates(
+        self, event: IntArray, c: FloatArray, err: FloatArray, unmodelled: pa.Table | None, place: IntArray
+    ) -> tuple[Relation, IntArray]:
+        """The rows that rule at the end, by key and time: of several that begin in one push each is cut at the next."""
+        schema, state = self.spec.schema, self.state
+        ruling = np.flatnonzero(event[:, checks.KIND] <= checks.VOID)
+        columns = Columns.of(schema)
+        if not len(ruling):
+            return _no_updates(columns), np.zeros(0, np.int64)
+        ids, of = np.unique(event[ruling, checks.KEY], return_inverse=True)
+        known = list(state.ids)
+        keys = self.columns([known[one] for one in ids])
+        ranks = key_ranks(list(keys), len(ids))
+        order = np.argsort(ranks[of], kind="stable")
+        rows, rank = ruling[order], ranks[of][order]
+        same = rank[1:] == rank[:-1]
+        begin, end = event[rows, checks.BEGIN], event[rows, checks.END]
+        end[:-1] = np.where(same, np.minimum(end[:-1], begin[1:]), end[:-1])
+        # What extends a model begins ahead of the tuple; what follows may begin before that, but after what was extended before.
+        end[:-2] = np.where(same[1:] & same[:-1], np.minimum(end[:-2], begin[2:]), end[:-2])
+        # A repair, and more of a model, have the unmodelled attributes of the newest model: one of this push, or the one before.
+        kind = event[rows, checks.KIND]
+        begun = kind < checks.EXTENDED
+        place_of = np.maximum.accumulate(np.where(begun, np.arange(len(rows)), -1))
+        first = np.concatenate(([0], np.flatnonzero(~same) + 1))[np.cumsum(np.concatenate(([0], ~same)))]
+        source = np.where(
+            place_of >= first,
+            event[rows[place_of], checks.ROW] + len(place[place >= 0]),
+            place[event[rows, checks.KEY]],
+        )
+        if unmodelled is not None:
+            newest = np.append(np.flatnonzero(~same), len(rows) - 1)
+            self._carry(unmodelled, event[rows[newest], checks.KEY], source[newest])
+        left = np.flatnonzero(end > begin)
+        rows, rank, begin, end, kind = rows[left], rank[left], begin[left], end[left], kind[left]
+        about = event[rows, checks.ABOUT]
+        taken = None if unmodelled is None else unmodelled.take(pa.array(source[left])).combine_chunks()
+        sorted_keys = pa.array(np.argsort(ranks))
+        made = Relation(
+            columns=columns,
+            keys=tuple(column.take(sorted_keys) for column in keys),
+            offsets=np.searchsorted(rank, np.arange(len(ids) + 1)),
+            ref=about,
+            lo=(begin - about) / 1e6,
+            hi=(end - about) / 1e6,
+            models={name: np.ascontiguousarray(c[rows, a]) for a, name in enumerate(schema.modelled_names)},
+            err={name: np.ascontiguousarray(err[rows, a]) for a, name in enumerate(schema.modelled_names)},
+            drift={},
+            certainty=np.where(kind == checks.VOID, ABSENT, CERTAIN).astype(np.uint8),
+            unmodelled={}
+            if taken is None
+            else {name: _one_array(taken.column(name)) for name in schema.unmodelled_names},
+        )
+        return made, kind
+
+    def _carry(self, unmodelled: pa.Table, ids: IntArray, source: IntArray) -> None:
+        """Keep the unmodelled attributes of the models that ``ids`` have now."""
+        state = self.state
+        rows = np.arange(len(state.whole))
+        rows[ids] = len(rows) + np.arange(len(ids))
+        together = pa.concat_tables([state.carried, unmodelled.take(pa.array(source))])
+        state.carried = together.take(pa.array(rows)).combine_chunks()
+
+    # -- bounds -------------------------------------------------------------------------------------------
+
+    def allot(self, allotment: Allotment) -> None:
+        """These bounds hold from now on, in place of those before, also for keys yet to come.
+
+        An infinite one leaves the stream's own bound. A current model's ``err`` is not widened: until the next one the tighter
+        of the two holds (semantics 6.2).
+        """
+        self.state.allotted, self.state.tightened = allotment, None
+        self._bind(np.arange(len(self.state.whole)), self.keys)
+
+    def tighten(self, allotment: Allotment) -> None:
+        """These bounds hold as well as those before: the smaller of the two."""
+        before = self.state.tightened
+        self.state.tightened = allotment if before is None else before.tighter(allotment)
+        self._bind(np.arange(len(self.state.whole)), self.keys)
+
+    def _bind(self, rows: IntArray, keys: tuple[pa.Array, ...]) -> None:
+        """Enter what is allotted to the keys of these rows."""
+        state, layout, n = self.state, self.layout, len(rows)
+        names = self.spec.schema.modelled_names
+        first = {} if state.allotted is None else state.allotted.of(keys, n)
+        second = {} if state.tightened is None else state.tightened.of(keys, n)
+        free = np.full(n, np.inf)
+        for a, name in enumerate(names):
+            allotted = first.get(name, free)
+            state.real[rows, layout.own.start + a] = np.isinf(allotted)
+            state.real[rows, layout.bound.start + a] = np.minimum(allotted, second.get(name, free))
+
+    def restlessness(self) -> dict[str, FloatArray]:
+        """How restless each of :attr:`keys` has been lately, per attribute, in units per root of a second.
+
+        The residual's steps, squared and summed over about the last 64 tuples, per second, and the root of that: what a random
+        walk has for a parameter. A walk of restlessness ``r`` leaves a bound ``b`` every ``(b / r)**2`` seconds or so. It does
+        not depend on the bound in force. Of a key of which little was seen yet it is nearer to the median of all, as if it had
+        been like that for a while before (:data:`PRIOR`), by the weighted mean of logarithms.
+
+        Beside them, as :data:`PACE`, tuples a second: no key can violate more often.
+        """
+        real, layout = self.state.real, self.layout
+        squares, span = real[:, layout.squares], real[:, [layout.span]]
+        rate = np.sqrt(squares / np.maximum(span, 1e-6))
+        seen = span[:, 0] > 0.0
+        if seen.any():
+            own = span / (span + PRIOR * span[seen].mean())
+            rate = rate**own * np.median(rate[seen], axis=0) ** (1.0 - own)
+        pace = real[:, layout.seen] / np.maximum(span[:, 0], 1e-6)
+        return {name: rate[:, a] for a, name in enumerate(self.spec.schema.modelled_names)} | {PACE: pace}
+
+    # -- keys ---------------------------------------------------------------------------------------------
+
+    def lapse(self, before: int, forgotten: int = NO_TIME) -> Relation:
+        """Take back what is predicted by models that ended by ``before`` (microseconds) without a tuple to confirm it.
+
+        Segments that are absent, from each key's newest tuple to the end of its model. The key is known as before: the next tuple
+        tells what the truth was since the newest. Those of keys that :meth:`forget` of ``forgotten`` lets go of have no end.
+        """
+        whole = self.state.whole
+        last, end = whole[:, key_state.LAST], whole[:, key_state.EXPIRY]
+        over = self._over(forgotten)
+        rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & ((last < end) & (end <= before) | over))
+        made = self.models(rows, last[rows])
+        whole[rows, key_state.EXPIRY] = last[rows]
+        hi = np.where(over[rows], made.lo + 2.0 * ENDLESS, made.hi)
+        return replace(made, hi=hi, certainty=np.full(len(rows), ABSENT, np.uint8))
+
+    def _over(self, before: int) -> BoolArray:
+        """Which of :attr:`keys` are over: their next tuple, which comes after ``before``, would follow a hole."""
+        gap = self.spec.max_gap
+        if gap is None:
+            return np.zeros(len(self.state.whole), bool)
+        return self.silent(before) & (self.state.whole[:, key_state.LAST] + gap < before)
+
+    def silent(self, before: int) -> BoolArray:
+        """Which of :attr:`keys` were not seen since ``before`` (microseconds), nor is anything predicted of them from then on."""
+        whole = self.state.whole
+        found: BoolArray = (whole[:, key_state.LAST] < before) & (whole[:, key_state.EXPIRY] <= before)
+        return found
+
+    def forget(self, before: int) -> tuple[pa.Array, ...]:
+        """Let go of keys whose next tuple, which comes after ``before`` (microseconds), would follow a hole; which they are.
+
+        Older tuples are late from now on, whatever their key. Without a ``max_gap`` all keys stay known, since whatever comes
+        next tells of all times since the newest tuple.
+        """
+        state, old = self.state, self._over(before)
+        state.newest_forgotten = max(state.newest_forgotten, before)
+        if not old.any():
+            return self.columns([])
+        known = list(state.ids)
+        gone = self.columns([known[row] for row in np.flatnonzero(old)])
+        self.close(old)
+        return gone
+
+    def models(self, rows: IntArray, since: IntArray | None = None) -> Relation:
+        """The models that these rows of the state have now, from where they begin, or from ``since``, to where they end: a
+        segment and a key each."""
+        state, layout, schema = self.state, self.layout, self.spec.schema
+        empty, n = Relation.empty(Columns.of(schema)), len(rows)
+        if not n:
+            return empty
+        known = list(state.ids)
+        ref = state.whole[rows, key_state.REF]
+        c = state.real[rows, layout.model].reshape(n, layout.attributes, layout.width)
+        err = state.real[rows, layout.err]
+        carried = state.carried.take(pa.array(rows)).combine_chunks() if schema.unmodelled else None
+        return replace(
+            empty,
+            keys=self.columns([known[row] for row in rows]),
+            offsets=np.arange(n + 1),
+            ref=ref,
+            lo=np.zeros(n) if since is None else (since - ref) / 1e6,
+            hi=(state.whole[rows, key_state.EXPIRY] - ref) / 1e6,
+            models={name: np.ascontiguousarray(c[:, a]) for a, name in enumerate(schema.modelled_names)},
+            err={name: np.ascontiguousarray(err[:, a]) for a, name in enumerate(schema.modelled_names)},
+            drift={},
+            certainty=np.full(n, CERTAIN, np.uint8),
+            unmodelled={}
+            if carried is None
+            else {name: pa.concat_arrays(carried.column(name).chunks) for name in schema.unmodelled_names},
+        )
+
+    def lagging(self, behind: int, *, silent: bool = True) -> tuple[tuple[pa.Array, ...], IntArray]:
+        """The keys whose newest tuple lies before an instant, and when that was: what comes next may tell of all times since.
+
+        Without ``silent`` ones, of which nothing is predicted from then on either.
+        """
+        last = self.state.whole[:, key_state.LAST]
+        some = (last < behind) & (self.state.whole[:, key_state.STARTED] != 0)
+        rows = np.flatnonzero(some if silent else some & ~self.silent(behind))
+        known = list(self.state.ids)
+        return self.columns([known[row] for row in rows]), last[rows]
+
+    def close(self, gone: BoolArray) -> int:
+        """Let go of these of :attr:`keys`: none of their tuples comes any more; how many."""
+        state, stay = self.state, np.flatnonzero(~gone)
+        if len(stay) < len(gone):
+            known = list(state.ids)
+            state.ids = {known[row]: i for i, row in enumerate(stay)}
+            state.whole, state.real = state.whole[stay], state.real[stay]
+            if state.carried.num_columns:
+                state.carried = state.carried.take(pa.array(stay))
+        return len(gone) - len(stay)
+
+    def adopt(self, other: Validator, keys: list[Key]) -> None:
+        """Know of these keys what another validator of the same stream does, and nothing of those that it does not know.
+
+        What is allotted here now holds for them.
+        """
+        state, theirs = self.state, other.state
+        rows = self._ids(keys)
+        source = np.array([theirs.ids.get(key, -1) for key in keys], np.int64)
+        known, unknown = source >= 0, rows[source < 0]
+        state.whole[rows[known]] = theirs.whole[source[known]]
+        state.real[rows[known]] = theirs.real[source[known]]
+        if len(unknown):
+            state.whole[unknown], state.real[unknown] = key_state.fresh(len(unknown), self.layout)
+            state.whole[unknown, key_state.LAST] = state.newest_forgotten
+        if len(rows) and (state.allotted is not None or state.tightened is not None):
+            self._bind(rows, self.columns(keys))
+        if len(self._unmodelled_schema):
+            self._carry(theirs.carried, rows[known], source[known])
+
+    def _ids(self, keys: Iterable[Key]) -> IntArray:
+        """Rows of the state for these keys, new ones where there are none yet."""
+        state = self.state
+        rows = np.array([state.ids.setdefault(key, len(state.ids)) for key in keys], np.int64)
+        more = len(state.ids) - len(state.whole)
+        if more:
+            whole, real = key_state.fresh(more, self.layout)
+            whole[:, key_state.LAST] = state.newest_forgotten
+            known = len(state.whole)
+            state.whole, state.real = np.concatenate([state.whole, whole]), np.concatenate([state.real, real])
+            if len(self._unmodelled_schema):
+                nothing = pa.table(
+                    [pa.nulls(more, one.type) for one in self._unmodelled_schema],
+                    schema=self._unmodelled_schema,
+                )
+                state.carried = pa.concat_tables([state.carried, nothing])
+            if state.allotted is not None or state.tightened is not None:
+                added = list(state.ids)[known:]
+                self._bind(np.arange(known, len(state.whole)), self.columns(added))
+        return rows
+
+    def columns(self, keys: list[Key]) -> tuple[pa.Array, ...]:
+        """Keys as columns, one per key attribute."""
+        return tuple(
+            pa.array([key[i] for key in keys], type_) for i, (_, type_) in enumerate(self.spec.schema.key)
+        )
+
+
+_KINDS = {
+    "validated": checks.VALIDATED,
+    "first": checks.FIRST,
+    "expired": checks.EXPIRED,
+    "violated": checks.VIOLATED,
+    "changed": checks.CHANGED,
+    "extended": checks.EXTENDED,
+    "late": checks.LATE,
+    "not_finite": checks.NOT_FINITE,
+    "repaired": checks.REPAIR,
+}
+
+
+@lru_cache(16)
+def _no_updates(columns: Columns) -> Relation:
+    """What most small batches give; made once, since it takes longer than their validation."""
+    return Relation.empty(columns)
+
+
+def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

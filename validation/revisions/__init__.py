@@ -1,0 +1,1 @@
+"""Keep the history of running streams and apply revisions to it."""

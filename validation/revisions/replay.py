@@ -1,0 +1,302 @@
+"""What the revisions of a batch do: the log is corrected, corrections absorbed, other keys replayed (semantics 7.2, 7.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.regions import EARLIEST, LATEST
+from pulse.core.schema import StreamSchema
+from pulse.kernels.validate import key_state
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import begins, ends, listed, settled
+from pulse.operators.output.diff import difference
+from pulse.operators.relational.spatial_grid import within_each
+from pulse.operators.units.key_ends import Drops
+from pulse.validation.online.ended_keys import ended_at, push_over, separated
+from pulse.validation.online.tighten import loose, restate
+from pulse.validation.online.validator import Key, Validator
+from pulse.validation.revisions.absorption import InForce, Tuples, absorbed
+from pulse.validation.revisions.batch import RevisionBatch, plain
+from pulse.validation.revisions.element_matching import Elements, Pool
+from pulse.validation.revisions.tuple_log import Chunk, Found
+
+if TYPE_CHECKING:
+    from pulse.validation.revisions.history import History
+
+
+@dataclass(frozen=True, eq=False)
+class Revised:
+    """Keys whose segments are others now. ``segments``: all of theirs from ``start`` on, in place of those before.
+
+    What is in force differs from ``since`` until ``until`` at most.
+    """
+
+    keys: tuple[pa.Array, ...]
+    start: IntArray
+    since: IntArray
+    until: IntArray
+    segments: Relation
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class Replay:
+    """What the revisions of one batch do to a history."""
+
+    def __init__(
+        self,
+        history: History,
+        validator: Validator,
+        batch: RevisionBatch,
+        elements: Elements,
+        positions: IntArray,
+        drops: Drops | None = None,
+    ) -> None:
+        self.history, self.validator, self.batch, self.drops = history, validator, batch, drops
+        self.applied = self.absorbed = 0
+        schema = history.schema
+        rows = np.unique(np.concatenate([elements.old, elements.new]))
+        rows = rows[rows >= 0]
+        own = Chunk.of(schema, plain(batch.table.take(pa.array(rows)), schema), positions[rows])
+        found = history.log.of_keys(_keys_of(own.table, schema))
+        self.pool = Pool.of(schema, found.rows, own)
+        placed_at = found.rows.t.shape[0] + np.searchsorted(rows, np.maximum(elements.old, 0))
+        placed_new = found.rows.t.shape[0] + np.searchsorted(rows, np.maximum(elements.new, 0))
+        here = Elements(
+            np.where(elements.old >= 0, placed_at, -1), np.where(elements.new >= 0, placed_new, -1)
+        )
+        refused = self.pool.apply(here, history.retention.rounding)
+        for e, reason in refused.items():
+            batch.set_aside(elements.rows(e), reason)
+        done = np.setdiff1d(np.arange(len(elements)), list(refused))
+        self.done = here.take(done)
+        self.applied = len(done)
+        self._log(found)
+
+    def _log(self, found: Found) -> None:
+        """Correct the log, before anything else looks at it."""
+        pool, logged = self.pool, self.pool.logged
+        added = logged + np.flatnonzero(pool.alive[logged:])
+        if pool.alive[:logged].all() and not len(added):
+            return
+        chunk = replace(pool.rows.take(added), order=pool.order[added])
+        self.history.log.correct(found, pool.alive[:logged], chunk)
+
+    def revised(self, updates: Relation) -> Revised | None:
+        """Absorb what can be, replay the other keys; what is another now. ``updates`` are those of the same batch."""
+        if not self.applied:
+            return None
+        pool, done = self.pool, self.done
+        code = pool.code[np.where(done.old >= 0, done.old, done.new)]
+        keys = self._keys()
+        segments, of_row = self._in_force(keys)
+        instants = np.concatenate([done.old[done.old >= 0], done.new[done.new >= 0]])
+        pairs = np.unique(np.stack([pool.code[instants], pool.rows.t[instants]]), axis=1)
+        tuples = self._tuples(keys)
+        fine = absorbed(
+            self.history.spec, tuples, InForce(segments, of_row, self._own(keys)), pairs[0], pairs[1]
+        )
+        fine &= ~self._at_a_drop(keys, tuples, pairs[0], pairs[1])
+        dirty = np.unique(pairs[0][~fine])
+        made = self._replayed(dirty, keys, segments, of_row, updates) if len(dirty) else None
+        moved = dirty[made[0]] if made is not None else dirty
+        self.absorbed = int((~np.isin(code, moved)).sum())
+        return made[1] if made is not None and len(moved) else None
+
+    def _keys(self) -> list[Key]:
+        """The keys by code."""
+        _, first = np.unique(self.pool.code, return_index=True)
+        return _keys_of(self.pool.rows.table.take(pa.array(first)), self.history.schema, distinct=False)
+
+    def _in_force(self, keys: list[Key]) -> tuple[Relation, IntArray]:
+        """What is in force of these keys, and the code of each row's key."""
+        whole = self.history.in_force()
+        mine = whole.select_groups(np.flatnonzero(listed(whole.keys, self.validator.columns(keys))))
+        code = {key: i for i, key in enumerate(keys)}
+        of_group = np.array([code[key] for key in _group_keys(mine)], np.int64)
+        return mine, of_group[mine.group] if mine.groups else np.zeros(0, np.int64)
+
+    def _tuples(self, keys: list[Key]) -> Tuples:
+        """The corrected tuples, each key's anchor before its own."""
+        pool, anchor = self.pool, self.history.anchor
+        left = pool.left()
+        known = [(c, anchor.state.ids[key]) for c, key in enumerate(keys) if key in anchor.state.ids]
+        known = [(c, row) for c, row in known if anchor.state.whole[row, key_state.STARTED]]
+        of, rows = (np.array([one[i] for one in known], np.int64) for i in range(2))
+        code = np.concatenate([of, pool.code[left]])
+        t = np.concatenate([anchor.state.whole[rows, key_state.LAST], pool.rows.t[left]])
+        last = anchor.state.real[rows, anchor.layout.last].T
+        order = np.argsort(code, kind="stable")
+        # An anchor's attributes are never asked for.
+        source = np.concatenate([np.zeros(len(of), np.int64), left])[order]
+        values = np.concatenate([last, pool.values[:, left]], axis=1)[:, order]
+        watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
+        return Tuples(code[order], t[order], values, watched)
+
+    def _at_a_drop(self, keys: list[Key], tuples: Tuples, code: IntArray, t: IntArray) -> BoolArray:
+        """Which corrected instants have a drop between them and the tuple before or after: what is known ends elsewhere now."""
+        if self.drops is None or not len(tuples.t):
+            return np.zeros(len(t), bool)
+        instants = np.unique(np.concatenate([tuples.t, t]))
+        places = tuples.code * len(instants) + np.searchsorted(instants, tuples.t)
+        at = code * len(instants) + np.searchsorted(instants, t)
+        before, after = np.searchsorted(places, at) - 1, np.searchsorted(places, at, side="right")
+        inside = (before >= 0) & (after < len(places))
+        before, after = np.maximum(before, 0), np.minimum(after, len(places) - 1)
+        inside &= (tuples.code[before] == code) & (tuples.code[after] == code)
+        columns = self.validator.columns([keys[one] for one in code])
+        table = pa.table(
+            [*columns, pa.array(t).cast(pa.timestamp("us"))],
+            [*self.history.schema.key_names, self.history.schema.time],
+        )
+        return inside & separated(table, self.drops, tuples.t[before], tuples.t[after])
+
+    def _own(self, keys: list[Key]) -> BoolArray:
+        state, layout = self.validator.state, self.validator.layout
+        rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
+        own = np.ones((len(keys), layout.attributes), bool)
+        own[rows >= 0] = state.real[rows[rows >= 0], layout.own] != 0.0
+        return own
+
+    def _replayed(
+        self, dirty: IntArray, keys: list[Key], segments: Relation, of_row: IntArray, updates: Relation
+    ) -> tuple[BoolArray, Revised]:
+        """Validate the tuples of these keys again, from their anchors; which keys moved, and what is in force of them."""
+        history, validator, pool = self.history, self.validator, self.pool
+        some = [keys[c] for c in dirty]
+        again = Validator(history.spec)
+        mine, theirs = again.state, validator.state
+        mine.allotted, mine.tightened = theirs.allotted, theirs.tightened
+        mine.newest_forgotten = theirs.newest_forgotten
+        again.adopt(history.anchor, some)
+        anchored, start = _anchored(again, some, known=set(history.anchor.state.ids))
+        left = pool.left()
+        rows = left[np.isin(pool.code[left], dirty)]
+        # An anchor's model may be from before bounds became tighter; what results were solved with since states less.
+        restated = restate(again, loose(again))
+        tuples = pool.rows.table.take(pa.array(rows))
+        pushed = again.push(tuples) if self.drops is None else push_over(again, tuples, self.drops)
+        told, _ = settled(anchored, Relation.concat([restated, pushed.updates]), voids=True)
+        new = told.take(np.flatnonzero(told.certainty != ABSENT)).without_empty_groups()
+        before, now = _newest(validator, some), _newest(again, some)
+        validator.adopt(again, some)
+        place = np.full(len(keys), -1, np.int64)
+        place[dirty] = np.arange(len(dirty))
+        at = place[of_row[segments.offsets[:-1]]]
+        old = within_each(segments, np.where(at >= 0, start[at], LATEST), np.full(segments.groups, LATEST))
+        since, until = _changed(old, new, validator.columns(some))
+        self._hold(some, start, new)
+        first = _first(updates, validator.columns(some))
+        # Where keys meet, what is not known of one matters as well, and that begins after its newest tuple.
+        others = before != now
+        since = np.where(others, np.minimum(since, self._first_end(before, now, dirty)), since)
+        until, moved = np.where(others, LATEST, until), since < LATEST
+        both = moved & (first < LATEST)  # what this batch's own updates changed is part of it
+        since, until = np.where(both, np.minimum(since, first), since), np.where(both, LATEST, until)
+        at_moved = np.flatnonzero(moved)
+        columns = validator.columns([some[i] for i in at_moved])
+        theirs_now = told.select_groups(np.flatnonzero(listed(told.keys, columns))) if told.groups else told
+        return moved, Revised(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
+
+    def _first_end(self, before: IntArray, now: IntArray, dirty: IntArray) -> IntArray:
+        """The first of two instants per key after which nothing is known of it; its first tuple where it had, or has, none."""
+        first = np.full(int(self.pool.code.max()) + 1, LATEST)
+        np.minimum.at(first, self.pool.code, self.pool.rows.t)
+        both = np.minimum(before, now)
+        found: IntArray = np.where(both > EARLIEST, both, first[dirty])
+        return found
+
+    def _hold(self, keys: list[Key], start: IntArray, new: Relation) -> None:
+        """What is in force of these keys from their start on is now this."""
+        history = self.history
+        history.segments = replaced(history.in_force(), self.validator.columns(keys), start, new)
+
+
+def replaced(
+    held: Relation, keys: tuple[pa.Array, ...], start: IntArray, new: Relation, *, voids: bool = False
+) -> Relation:
+    """A stream at rest with what it has of some keys from ``start`` on replaced; with ``voids`` also what is absent is kept."""
+    from_ = np.full(held.groups, LATEST)
+    code = {
+        key: i for i, key in enumerate(zip(*(one.to_pylist() for one in keys), strict=True) if keys else [()])
+    }
+    for group, key in enumerate(_group_keys(held)):
+        if key in code:
+            from_[group] = start[code[key]]
+    rest, _ = settled(within_each(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
+    return rest
+
+
+def _anchored(validator: Validator, keys: list[Key], known: set[Key]) -> tuple[Relation, IntArray]:
+    """The current models of keys from each one's newest tuple on, as far as they reach, and when that was; the earliest of all
+    where there is none. What is before is not told anew, however long ago the model began. Those of ``known`` keys that have no
+    model ended at a drop: from there on they are over."""
+    state = validator.state
+    rows = np.array([state.ids[key] for key in keys], np.int64)
+    begun = state.whole[rows, key_state.STARTED] != 0
+    start = np.where(begun, state.whole[rows, key_state.LAST], EARLIEST)
+    ahead = begun & (state.whole[rows, key_state.EXPIRY] > state.whole[rows, key_state.LAST])
+    ended = ~begun & np.array([key in known for key in keys], bool)
+    start = np.where(ended, state.whole[rows, key_state.EXPIRY], start)
+    over = ended_at(validator, rows[ended])
+    return Relation.concat([validator.models(rows[ahead], start[ahead]), over]).merged(), start
+
+
+def _newest(validator: Validator, keys: list[Key]) -> IntArray:
+    """When the newest tuple of each key that has a model was; the earliest time of all where it has none."""
+    state = validator.state
+    rows = np.array([state.ids.get(key, -1) for key in keys], np.int64)
+    last = np.append(state.whole[:, key_state.LAST], EARLIEST)[rows]
+    begun = np.append(state.whole[:, key_state.STARTED], 0)[rows] != 0
+    return np.where(begun, last, EARLIEST)
+
+
+def _changed(old: Relation, new: Relation, keys: tuple[pa.Array, ...]) -> tuple[IntArray, IntArray]:
+    """Per key when the first difference begins and the last ends; the first is beyond all times where there is none."""
+    n = len(keys[0]) if keys else 1
+    since, until = np.full(n, LATEST), np.full(n, EARLIEST)
+    table = difference(old, new).table
+    if table.num_rows:
+        rows = Relation.from_table(table.drop_columns(["kind"]), replace(old.columns))
+        place = _place(rows.keys, keys)[rows.group]
+        np.minimum.at(since, place, begins(rows))
+        np.maximum.at(until, place, ends(rows))
+    return since, until
+
+
+def _first(updates: Relation, keys: tuple[pa.Array, ...]) -> IntArray:
+    """Per key when its first update begins; beyond all times where there is none."""
+    first = np.full(len(keys[0]) if keys else 1, LATEST)
+    if len(updates):
+        place = _place(updates.keys, keys)[updates.group]
+        np.minimum.at(first, place[place >= 0], begins(updates)[place >= 0])
+    return first
+
+
+def _place(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> IntArray:
+    """Where each key is among others; -1 where it is not."""
+    if not keys:
+        return np.zeros(1, np.int64)
+    at = {key: i for i, key in enumerate(zip(*(one.to_pylist() for one in among), strict=True))}
+    found = [at.get(key, -1) for key in zip(*(one.to_pylist() for one in keys), strict=True)]
+    return np.array(found, np.int64)
+
+
+def _group_keys(relation: Relation) -> list[Key]:
+    if not relation.keys:
+        return [()] * relation.groups
+    return list(zip(*(column.to_pylist() for column in relation.keys), strict=True))
+
+
+def _keys_of(table: pa.Table, schema: StreamSchema, *, distinct: bool = True) -> list[Key]:
+    if not schema.key:
+        return [()]
+    keys = zip(*(table.column(name).to_pylist() for name in schema.key_names), strict=True)
+    return list(dict.fromkeys(keys)) if distinct else list(keys)
