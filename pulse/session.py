@@ -25,7 +25,7 @@ from pulse.core.errors import SessionError as SessionError  # users take it from
 from pulse.core.errors import was_interrupted
 from pulse.core.time import parse_duration
 from pulse.store.model import Model
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 if TYPE_CHECKING:
     from pulse.core.schema import StreamSchema

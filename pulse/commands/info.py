@@ -22,7 +22,7 @@ def info(
     """
     from pulse.commands import report
     from pulse.store.manifest import Manifest
-    from pulse.store.remembered import remembered
+    from pulse.store.versions.as_of_spans import remembered
 
     manifest = Manifest.read(model)
     answered = remembered(model, manifest)

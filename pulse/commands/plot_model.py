@@ -57,7 +57,7 @@ def plot_model(
     from pulse.plot import check_picture, plot_model
     from pulse.plot.model import attributes_of
     from pulse.store.model import Model
-    from pulse.store.picture import segments_for, tuples_for
+    from pulse.store.plotting import segments_for, tuples_for
 
     begin = clock.perf_counter()
     leave_pandas_out()

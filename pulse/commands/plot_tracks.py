@@ -68,7 +68,7 @@ def plot_tracks(
     from pulse.plot.bulk import NOTHING_OUTSIDE, outside_bulk
     from pulse.plot.tracks import positions
     from pulse.store.model import Model
-    from pulse.store.picture import segments_for
+    from pulse.store.plotting import segments_for
 
     begin = clock.perf_counter()
     leave_pandas_out()

@@ -18,7 +18,7 @@ Answered = list[tuple[int | None, int | None]]
 
 
 def facts(manifest: Manifest, answered: Answered | None = None) -> dict[str, Any]:
-    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.remembered.remembered`)."""
+    """The figures of a model, for machines. ``answered``: when AS OF is (:func:`pulse.store.versions.as_of_spans.remembered`)."""
     whole = sum(source.bytes for source in manifest.sources)
     known = all(source.modelled is not None for source in manifest.sources)
     before = sum(source.modelled or 0 for source in manifest.sources) if known else whole

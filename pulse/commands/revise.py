@@ -80,7 +80,7 @@ def revise(
     """
     from pulse.commands import options
     from pulse.commands.starting import session as started
-    from pulse.store.accents import refuse_accents
+    from pulse.store.accent_log import refuse_accents
 
     if accents is not None:
         refuse_accents(model, accents)
@@ -106,7 +106,7 @@ def _revise(
     model: Path, revisions: list[str], asked: dict[str, Any], session: Session, *, merge: bool, as_json: bool
 ) -> None:
     from pulse.commands.progress import Bar
-    from pulse.store.compact import compact
+    from pulse.store.versions.compact import compact
 
     begin = clock.perf_counter()
     with session, Bar(quiet=as_json) as bar:
@@ -124,7 +124,7 @@ def _revise(
 
 def _merge(model: Path, *, as_json: bool) -> None:
     from pulse.commands.progress import Bar
-    from pulse.store.compact import compact
+    from pulse.store.versions.compact import compact
 
     begin = clock.perf_counter()
     with Bar(quiet=as_json):

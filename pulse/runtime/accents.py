@@ -24,9 +24,9 @@ from pulse.operators.units.to_base_units import UndoneRounding
 from pulse.plan.accented import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.undoing import Undoing
-from pulse.store.accents import log_from, unknown
+from pulse.store.accent_log import log_from, unknown
 from pulse.store.model import Model
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog

@@ -19,7 +19,7 @@ from pulse.runtime.notes import notes_of
 from pulse.runtime.rows_out import RowsOut, first_rows, is_small
 from pulse.runtime.write import check, write_batches, write_frame
 from pulse.store.model import Model
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

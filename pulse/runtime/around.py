@@ -15,7 +15,7 @@ from pulse.core.keys import key_ranks
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.operators.data.relation import Relation
 from pulse.store.model import Model
-from pulse.store.units import Unit, read_unit
+from pulse.store.read_units import Unit, read_unit
 
 Spans = Sequence[tuple[int, int]]
 """Ranges ``[start, end)`` in microseconds, ascending, apart from each other."""

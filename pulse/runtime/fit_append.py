@@ -18,13 +18,13 @@ from pulse.core import SegmentBatch
 from pulse.operators.fit.key_boundaries import SEGMENTS
 from pulse.operators.fit.stitch import PART, UNIT
 from pulse.runtime.revise_ends import check_append, read_ends
-from pulse.store.compact import corrected, label
-from pulse.store.files import merge_statistics, write_segments
-from pulse.store.layers import without_drift
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
 from pulse.store.model import CLOSING, Model
-from pulse.store.reading import read_parquet
-from pulse.store.units import Unit, units
+from pulse.store.parquet_io import read_parquet
+from pulse.store.read_units import Unit, units
+from pulse.store.versions.compact import corrected, label
+from pulse.store.versions.layers import without_drift
+from pulse.store.writers import merge_statistics, write_segments
 
 
 def ends_of(model: Model) -> pa.Table | None:

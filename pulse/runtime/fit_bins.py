@@ -23,7 +23,7 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.kernels.counting_sort import group
-from pulse.store.units import ROWS
+from pulse.store.read_units import ROWS
 
 HELD = 2 * ROWS
 """Rows of parts that are held before they go to disk."""

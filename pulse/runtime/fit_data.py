@@ -24,7 +24,7 @@ from pulse.runtime.fit_model import FitOutcome, Place
 from pulse.runtime.fit_work import FileJob, FitJob
 from pulse.runtime.tabular import as_table, is_paths, is_spark
 from pulse.store.manifest import Source
-from pulse.store.sources import remember
+from pulse.store.tuples.source_files import remember
 from pulse.stream.accents.log import AccentLog
 
 if TYPE_CHECKING:

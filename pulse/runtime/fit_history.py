@@ -1,4 +1,4 @@
-"""Tuples that stay with a model, for revisions of them (:mod:`pulse.store.history`): which, and for how long."""
+"""Tuples that stay with a model, for revisions of them (:mod:`pulse.store.tuples.tuple_history`): which, and for how long."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ from pulse.runtime.fit_append import carry_over, ends_of, void_drifts
 from pulse.runtime.fit_aside import REFUSE, check_late
 from pulse.runtime.fit_history import Keep, history_of, keeps
 from pulse.runtime.fit_work import PROGRESS, FitJob, Written
-from pulse.store.accents import write_log
+from pulse.store.accent_log import write_log
+from pulse.store.atomic_publish import staged
 from pulse.store.errors import HeldAlreadyError, StoreError
-from pulse.store.files import merge_statistics, remove_temporary, write_segments
 from pulse.store.manifest import FILE, Manifest, PartFile, Source
 from pulse.store.model import Model
-from pulse.store.publish import staged
-from pulse.store.sources import check_new, remember
+from pulse.store.tuples.source_files import check_new, remember
+from pulse.store.writers import merge_statistics, remove_temporary, write_segments
 from pulse.stream.accents.log import AccentLog
 
 _log = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ def _clear(staging: Path) -> None:
 class Origin:
     """What the manifest says of where the tuples are from.
 
-    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.sources.remember`). ``accents`` are those
-    of all the data, also of what a model held before.
+    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.remember`). ``accents``
+    are those of all the data, also of what a model held before.
     """
 
     sources: tuple[Source, ...]

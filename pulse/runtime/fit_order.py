@@ -33,10 +33,10 @@ from pulse.runtime.fit_data import Data, Engine, Held, data_from
 from pulse.runtime.fit_for import TRIAL, Bounds, bounds_for
 from pulse.runtime.fit_history import Keep
 from pulse.runtime.fit_model import Origin, Progress, make_model
-from pulse.store.accents import continued, log_from
+from pulse.store.accent_log import continued, log_from
+from pulse.store.atomic_publish import check_apart, check_free
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from pulse.store.publish import check_apart, check_free
 from pulse.stream.accents.log import AccentLog
 
 

@@ -31,11 +31,11 @@ from pulse.operators.fit.stitch import LateUnits, part_table, stitch
 from pulse.operators.refit.apply_revisions import as_tuples
 from pulse.operators.units.key_ends import Drops
 from pulse.operators.units.to_base_units import Undo
-from pulse.store.files import statistics_of, temporary_beside, write_segments, write_table, write_text
 from pulse.store.manifest import ASIDE
 from pulse.store.model import CLOSING, ENDS, TUPLES
-from pulse.store.sources import read_unit
-from pulse.store.tuple_units import TupleUnits
+from pulse.store.tuples.source_files import read_unit
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.writers import statistics_of, temporary_beside, write_segments, write_table, write_text
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.revisions import with_reason
 

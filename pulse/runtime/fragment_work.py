@@ -27,7 +27,7 @@ from pulse.runtime.evaluate import Evaluation, without_possible
 from pulse.runtime.exchange import Parcel, gathered, parcels
 from pulse.runtime.job import Job
 from pulse.runtime.scan import as_scanned, read
-from pulse.store.units import Unit
+from pulse.store.read_units import Unit
 
 To = tuple[Exchange, int] | None
 """Where a fragment's output goes: an exchange and its arc in the fragment above, or nowhere: it is the result."""

@@ -23,7 +23,7 @@ from pulse.runtime.frames import fitted_to_spark, spark_struct
 from pulse.runtime.job import Job
 from pulse.runtime.sweep import SweepJob
 from pulse.runtime.sweep import run_on_unit as variants_on_unit
-from pulse.store.units import Unit
+from pulse.store.read_units import Unit
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

@@ -26,8 +26,8 @@ from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.accents import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.manifest import LayerFile, PartFile
-from pulse.store.stored import Stored
-from pulse.store.units import ROWS, Unit, units
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import ROWS, Unit, units
 
 _BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
 

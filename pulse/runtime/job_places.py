@@ -28,8 +28,8 @@ from pulse.runtime.predictive_checkpoint import CheckpointError, check_fingerpri
 from pulse.runtime.predictive_kept import replace_file
 from pulse.runtime.results import FINGERPRINT, RESULTS, SET_ASIDE
 from pulse.store.errors import RevisionUnderWayError
+from pulse.store.link_checks import check_own
 from pulse.store.lock import LOCK, release, take
-from pulse.store.own_files import check_own
 from pulse.store.staging import MANIFEST
 
 IDENTITY = "_pulse_id"

@@ -14,7 +14,7 @@ from pulse.plan.nodes import Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.job import at_versions
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 
 def notes_of(query: Query, paths: Mapping[str, str | Stored]) -> tuple[str, ...]:

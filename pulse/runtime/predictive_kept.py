@@ -11,7 +11,7 @@ from typing import Any
 
 from pulse.core.encoding.codec import Form
 from pulse.runtime.predictive_packing import unpack_state
-from pulse.store.own_files import create
+from pulse.store.link_checks import create
 
 _KEPT = 16  # files: more than there are batches that may be run again
 

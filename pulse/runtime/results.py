@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.output.apply_changes import apply_changes
-from pulse.store.own_files import check_own
+from pulse.store.link_checks import check_own
 
 FINGERPRINT = "_pulse_job.json"
 """The file by which a checkpoint is known."""

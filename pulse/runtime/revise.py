@@ -30,12 +30,12 @@ from pulse.runtime.local import in_threads
 from pulse.runtime.revise_ends import FILES
 from pulse.runtime.revise_work import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside
 from pulse.store.errors import StoreError
-from pulse.store.files import write_table
 from pulse.store.manifest import ASIDE
 from pulse.store.model import Model
-from pulse.store.revision import RevisionWriter, begin_revision, rehearse_revision
-from pulse.store.tuple_units import TupleUnits
-from pulse.store.units import Unit, units
+from pulse.store.read_units import Unit, units
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.writer import RevisionWriter, begin_revision, rehearse_revision
+from pulse.store.writers import write_table
 from pulse.stream.revisions import REASON, Revisions, with_reason
 
 if TYPE_CHECKING:

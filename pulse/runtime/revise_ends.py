@@ -20,9 +20,9 @@ from pulse.core.arrays import BoolArray
 from pulse.core.keys import key_ranks
 from pulse.operators.fit.stitch import PART
 from pulse.store.errors import StoreError
-from pulse.store.files import write_table
 from pulse.store.model import ENDS, Model
-from pulse.store.reading import read_parquet
+from pulse.store.parquet_io import read_parquet
+from pulse.store.writers import write_table
 
 GONE = -1
 REVISED, MERGED = "revised", "merged"

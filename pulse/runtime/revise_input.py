@@ -15,7 +15,7 @@ from pulse.datasets.revision_readers import read_revisions
 from pulse.runtime.revise_taq import for_model
 from pulse.runtime.tabular import as_table, is_paths, is_spark
 from pulse.store.model import Model
-from pulse.store.sources import formats_of
+from pulse.store.tuples.source_files import formats_of
 from pulse.stream.revisions import Revisions
 
 _PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")

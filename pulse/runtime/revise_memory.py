@@ -12,7 +12,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.operators.refit.apply_revisions import as_tuples, correct
-from pulse.store.history import TupleHistory
+from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.stream.revisions import Revisions
 
 
@@ -64,7 +64,7 @@ class ByKey:
 
 
 class TupleMemory:
-    """The tuples of the keys that revisions name; reads as a :class:`~pulse.store.history.TupleHistory` does."""
+    """The tuples of the keys that revisions name; reads as a :class:`~pulse.store.tuples.tuple_history.TupleHistory` does."""
 
     def __init__(self, history: TupleHistory, revisions: Revisions) -> None:
         self._schema = revisions.schema

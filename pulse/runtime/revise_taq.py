@@ -26,10 +26,10 @@ from pulse.datasets.taq_codes import RECORDS, WORDS
 from pulse.datasets.taq_parquet import TaqParquet
 from pulse.operators.data.tuple_columns import times
 from pulse.operators.refit.apply_revisions import as_tuples, row_codes
-from pulse.store.history import TupleHistory
 from pulse.store.model import Model
-from pulse.store.sources import formats_of
-from pulse.store.tuple_units import TupleUnits
+from pulse.store.tuples.source_files import formats_of
+from pulse.store.tuples.tuple_history import TupleHistory
+from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
 
 

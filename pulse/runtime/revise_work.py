@@ -32,14 +32,14 @@ from pulse.runtime.revise_memory import ByKey, TupleMemory
 from pulse.runtime.revise_repeats import ALREADY, Watched, repeated
 from pulse.runtime.revise_rounds import RevisionRound, rounds_of
 from pulse.store.errors import HistoryGoneError
-from pulse.store.history import TupleHistory
-from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
 from pulse.store.manifest import LayerFile
 from pulse.store.model import Model
-from pulse.store.reading import read_parquet
-from pulse.store.revision import LayerFacts, RevisionTarget
-from pulse.store.tuple_units import TupleUnits
-from pulse.store.units import Unit, read_unit
+from pulse.store.parquet_io import read_parquet
+from pulse.store.read_units import Unit, read_unit
+from pulse.store.tuples.tuple_history import TupleHistory
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
+from pulse.store.versions.writer import LayerFacts, RevisionTarget
 from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
 
 MANY, OFTEN = 4, 32

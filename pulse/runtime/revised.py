@@ -22,7 +22,7 @@ from pulse.runtime.revised_modes import added, as_window, changes, undone_result
 from pulse.runtime.revising import MODES, Proliferation
 from pulse.runtime.rows_out import RowsOut, first_rows
 from pulse.runtime.write import check, write_batches, write_frame
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

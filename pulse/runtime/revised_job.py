@@ -40,8 +40,8 @@ from pulse.runtime.evaluate import Evaluation, without_possible
 from pulse.runtime.job import RateError, at_versions
 from pulse.runtime.scan import as_scanned
 from pulse.runtime.standing import selected
-from pulse.store.stored import Stored
-from pulse.store.touched import everywhere, touched
+from pulse.store.model_ref import Stored
+from pulse.store.versions.changed_regions import everywhere, touched
 
 GRACE = 2_000_000
 """Microseconds that are read beyond what windows reach: ends of segments are real numbers."""

@@ -16,7 +16,7 @@ from pulse.plan.nodes import Exchange, Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.store.model import Model
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 if TYPE_CHECKING:
     import pandas

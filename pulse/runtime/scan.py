@@ -39,8 +39,8 @@ from pulse.operators.expressions.model_clause import ModelClause
 from pulse.plan.nodes import Scan
 from pulse.runtime.undoing import Undoing
 from pulse.store.model import Model
-from pulse.store.stored import Stored
-from pulse.store.units import Unit, own_lineage, read_unit
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import Unit, own_lineage, read_unit
 
 CACHE_BYTES = 1 << 30
 """How much of the models that were read a process keeps decoded: asked again, they are there."""

@@ -30,7 +30,7 @@ from pulse.runtime.results import keep_columns
 from pulse.runtime.results import read_changes as read_changes  # what a Parquet sink was given
 from pulse.runtime.secrets import concealing, resolved
 from pulse.store.errors import LinkedFileError
-from pulse.store.own_files import create
+from pulse.store.link_checks import create
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

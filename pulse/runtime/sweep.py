@@ -39,8 +39,8 @@ from pulse.runtime.sweep_jobs import jobs_of
 from pulse.runtime.sweep_origin import Asked, with_origin
 from pulse.runtime.sweep_tails import Tails, tails
 from pulse.runtime.write import check, write_batches, write_frame
-from pulse.store.stored import Stored
-from pulse.store.units import Unit
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import Unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents import NO_ACCENTS
 from pulse.runtime.job import Job, prepare, rate_of_tuples
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 
 
 def jobs_of(

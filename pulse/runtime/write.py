@@ -18,8 +18,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from pulse.core.errors import PulseError
-from pulse.store.exchange import exchange
 from pulse.store.manifest import FILE as MANIFEST
+from pulse.store.name_exchange import exchange
 
 KINDS = (".parquet", ".csv")
 _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")

@@ -1,7 +1,7 @@
 """The manifest of a stored model: everything about it that is not a segment.
 
 ``_pulse.json`` in the model's directory. Fields that a reader does not know are kept out of its way, a higher
-``format_version`` is refused. A model whose files are corrected by layers (:mod:`pulse.store.layers`) has the format
+``format_version`` is refused. A model whose files are corrected by layers (:mod:`pulse.store.versions.layers`) has the format
 version 2, so that a reader that knows nothing of layers refuses it; without layers it is 1, as ever.
 
 A model has versions: the first fit is 1, every revision and every ``--append`` makes the next. The manifest of an older
@@ -21,8 +21,8 @@ from pulse.core.errors import SchemaError
 from pulse.core.plane import Plane
 from pulse.core.schema import StreamSchema
 from pulse.store.errors import ModelNotFoundError, StoreError, VersionGoneError
-from pulse.store.manifest_shape import check_manifest
-from pulse.store.own_files import check_own
+from pulse.store.link_checks import check_own
+from pulse.store.manifest_schema import check_manifest
 from pulse.store.staging import recover
 
 FILE = "_pulse.json"
@@ -121,7 +121,9 @@ class Manifest:
     since: int | None = None  # AS OF is answered from this instant on; None: from the beginning
     changes: tuple[dict[str, Any], ...] = ()  # one per version after the first: version, at, what, counts
     log: tuple[str, ...] = ()  # files of applied revisions since the first fit, in order
-    history: dict[str, Any] = field(default_factory=dict)  # where the tuples are: see pulse.store.history
+    history: dict[str, Any] = field(
+        default_factory=dict
+    )  # where the tuples are: see pulse.store.tuples.tuple_history
     stale: bool = False  # files hold drifts that a revision has made void
     accents: str | None = None  # the file of the stream's accents: the model is in the units of its start
 

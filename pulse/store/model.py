@@ -7,7 +7,7 @@
     DIR/closing-FFF-NNNNN.parquet  the same, of the points that end keys: they are written anew when a key goes on
     DIR/_ends-FFF-NNNNN.parquet    each key's newest tuple: where --append goes on
     DIR/_aside/…                   tuples that had no place in the model, with the reason
-    DIR/_layer-VVV-….parquet       corrections to a part (:mod:`pulse.store.layers`)
+    DIR/_layer-VVV-….parquet       corrections to a part (:mod:`pulse.store.versions.layers`)
     DIR/_revisions-VVV-….parquet   the revisions of tuples that made version VVV
     DIR/_tuples-FFF-….parquet      the tuples, if they are kept
     DIR/_accents-FFF.json          the accents of the stream: the segments are in the units of its start
@@ -15,7 +15,7 @@
 
 Names that begin with an underscore are left alone by ``pyarrow.dataset`` and by Spark, so both read the directory as one table.
 While layers correct it that table would lack them, so a file of the name :data:`UNMERGED` that is no Parquet makes such readers
-fail; :func:`pulse.store.compact.compact` merges the layers and takes it away. Everything here reads the layers.
+fail; :func:`pulse.store.versions.compact.compact` merges the layers and takes it away. Everything here reads the layers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ import pyarrow.dataset as ds
 
 from pulse.core import SegmentBatch, StreamSchema, format_instant, to_microseconds
 from pulse.core.errors import unknown_column
-from pulse.store.accents import as_recorded, read_log
+from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
-from pulse.store.layers import OWN, Overlay, cut, without_drift
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
-from pulse.store.reading import files_as_dataset, open_parquet, read_parquet, readable
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
+from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, readable
+from pulse.store.versions.layers import OWN, Overlay, cut, without_drift
 from pulse.stream.accents.log import AccentLog
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Model:
         ``key``, ``start`` and ``end`` as of :meth:`read`; without a key the first ``keys`` (6) keys are drawn. ``attribute`` is
         by default all; ``width`` in inches. In the units in force at each instant. Needs the extra ``plot``.
         """
-        from pulse.store.picture import picture
+        from pulse.store.plotting import picture
 
         return picture(self, **options)
 
@@ -224,7 +224,7 @@ class Model:
 
         ``key``, ``start`` and ``end`` as of :meth:`read`; the rest as of :func:`pulse.plot.plot_tracks`.
         """
-        from pulse.store.picture import track_picture
+        from pulse.store.plotting import track_picture
 
         return track_picture(self, **options)
 
@@ -262,12 +262,12 @@ class Model:
         return self.dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        from pulse.store.spoken import spoken
+        from pulse.store.repr import spoken
 
         return f"Model({str(self.path)!r}, {spoken(self)})"
 
     def _repr_html_(self) -> str:
-        from pulse.store.spoken import html_of
+        from pulse.store.repr import html_of
 
         return html_of(self)
 

@@ -17,11 +17,11 @@ from pulse.core.errors import PulseError
 from pulse.core.regions import Regions
 from pulse.session import Session
 from pulse.store.errors import StoreError
-from pulse.store.history import TupleHistory
-from pulse.store.log import log_rows
 from pulse.store.manifest import FILE, Manifest
 from pulse.store.model import Model
-from pulse.store.units import read_unit, units
+from pulse.store.read_units import read_unit, units
+from pulse.store.tuples.tuple_history import TupleHistory
+from pulse.store.versions.revision_log import log_rows
 from pulse.stream.accents.log import AccentLog
 from tests.fuzz.harness import a_share, answer, damaged_bytes, damaged_tree, json_values
 from tests.store.revising import fitted

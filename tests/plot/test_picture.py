@@ -82,5 +82,5 @@ def test_a_notebook_shows_what_is_returned_without_pyplot() -> None:
 
 
 def test_nothing_is_loaded_before_something_is_drawn() -> None:
-    code = "import sys, pulse.plot, pulse.store.picture; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, pulse.plot, pulse.store.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,7 +16,7 @@ from pulse.session import Session
 from pulse.store.errors import HeldAlreadyError, StoreError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from pulse.store.sources import checksum
+from pulse.store.tuples.source_files import checksum
 from tests.commands.running import LOCAL, runner
 from tests.store.revising import ticks
 

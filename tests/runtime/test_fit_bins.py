@@ -14,7 +14,7 @@ from pulse.runtime import fit_bins
 from pulse.runtime.fit_bins import FOLDER, Bins
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.store.units import units
+from pulse.store.read_units import units
 
 
 def part(keys: list[str], unit: int) -> pa.Table:

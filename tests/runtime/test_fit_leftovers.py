@@ -10,7 +10,7 @@ import pulse
 from pulse.runtime import local_modelling
 from pulse.runtime.fit_model import FitOutcome
 from pulse.runtime.fit_work import FileJob
-from pulse.store.files import temporary_beside
+from pulse.store.writers import temporary_beside
 from tests.runtime.test_modelling import ASKED, files, same, walk
 
 

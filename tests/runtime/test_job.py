@@ -13,7 +13,7 @@ from pulse.plan.nodes import Grid, PlanError
 from pulse.runtime import job as job_module
 from pulse.runtime.job import Job, RateError, prepare
 from pulse.store.model import Model
-from pulse.store.stored import Stored
+from pulse.store.model_ref import Stored
 from tests.runtime.asking import COLLISION, FOLLOWING, MACD, local, prices, tracks
 
 

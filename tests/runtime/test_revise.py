@@ -284,7 +284,7 @@ def test_a_failure_on_the_way_leaves_the_old_version(tmp_path: Path, monkeypatch
     def fails(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pulse.store.revision.RevisionWriter.commit", fails)
+    monkeypatch.setattr("pulse.store.versions.writer.RevisionWriter.commit", fails)
     with pytest.raises(OSError, match="No space"):
         LOCAL.revise(model, load.revisions)
     assert _content(model.path) == before
@@ -297,12 +297,12 @@ _KILLED = """
 import os, signal, sys
 import pyarrow.parquet as pq
 import pulse
-from pulse.store import revision
+from pulse.store.versions import writer
 
 def killed(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-revision.RevisionWriter.commit = killed
+writer.RevisionWriter.commit = killed
 pulse.Session(engine="local").revise(sys.argv[1], pq.read_table(sys.argv[2]))
 """
 

@@ -17,10 +17,10 @@ import pulse
 from pulse.core.time import format_instant
 from pulse.datasets.revision_loads import generate_load
 from pulse.operators.refit.api import correct
-from pulse.store.compact import compact
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
-from pulse.store.tuple_units import TupleUnits
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.compact import compact
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from tests.runtime.revising import START, fitted, rows, stream, wrong

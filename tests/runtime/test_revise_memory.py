@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core.regions import Regions
 from pulse.datasets.revision_loads import generate_load
 from pulse.runtime.revise_memory import TupleMemory
-from pulse.store.history import TupleHistory
+from pulse.store.tuples.tuple_history import TupleHistory
 from tests.runtime.revising import START, fitted, stream
 
 

@@ -18,8 +18,8 @@ from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.datasets.corrections import read_corrections
 from pulse.datasets.taq_codes import RECORD, WITHDRAWN
 from pulse.datasets.taq_monthly import TaqMonthly
-from pulse.store.history import TupleHistory
 from pulse.store.model import Model
+from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from tests.runtime.revising import wrong
 

@@ -22,7 +22,7 @@ from pulse.runtime.job import RateError
 from pulse.runtime.revised_job import GRACE, prepare_revised
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.model import Model
-from pulse.store.touched import touched
+from pulse.store.versions.changed_regions import touched
 from tests.runtime.asking import COLLISION, MACD, SECOND, START, local, table, ticks, vessels
 from tests.runtime.revising import fitted, stream
 

@@ -20,7 +20,7 @@ from pulse.plan.nodes import Scan
 from pulse.runtime import scan as scan_module
 from pulse.runtime.scan import Reading, ScanError, as_scanned, cache, keys_of, read, reading
 from pulse.store.model import Model
-from pulse.store.units import units
+from pulse.store.read_units import units
 from tests.runtime.asking import SECOND, START, local, prices, rows_of, ticks
 
 COMPARED = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pulse.store import publish
+from pulse.store import atomic_publish
 
 _CHANGING = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -60,7 +60,7 @@ def _opened(handle: int) -> Path:
 
 def _intercept(counter: _Counter) -> None:
     sys.addaudithook(counter.hook)
-    write, exchange = pq.write_table, publish.exchange
+    write, exchange = pq.write_table, atomic_publish.exchange
 
     def write_table(table: Any, where: Any, **options: Any) -> None:
         if isinstance(where, (str, Path)):
@@ -73,7 +73,7 @@ def _intercept(counter: _Counter) -> None:
         return exchange(one, other)
 
     pq.write_table = write_table
-    publish.exchange = exchanged
+    atomic_publish.exchange = exchanged
 
 
 def run(command: Command, root: Path, last: int | None = None) -> int | None:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from pulse.core import SegmentBatch
 from pulse.session import Session
-from pulse.store.layers import Round
 from pulse.store.model import Model
-from pulse.store.revision import RevisionWriter, begin_revision
-from pulse.store.units import Unit, units
+from pulse.store.read_units import Unit, units
+from pulse.store.versions.layers import Round
+from pulse.store.versions.writer import RevisionWriter, begin_revision
 
 SLOT, EPOCH = 10_000_000, 1_600_000_000_000_000
 Row = tuple[str, int, float, float, float]  # key, ref, lo, hi, value

@@ -17,12 +17,12 @@ import pytest
 
 from pulse.core import format_instant
 from pulse.session import Session
-from pulse.store import compact as compact_module
-from pulse.store import publish
-from pulse.store.compact import compact
+from pulse.store import atomic_publish
 from pulse.store.errors import ModelNotFoundError
 from pulse.store.lock import LOCK
 from pulse.store.model import Model
+from pulse.store.versions import compact as compact_module
+from pulse.store.versions.compact import compact
 from tests.store.killing import run
 from tests.store.revising import EPOCH, SLOT, rows_of, ticks
 
@@ -139,7 +139,7 @@ def test_a_kill_before_any_file_operation_leaves_the_old_model_or_the_new(name: 
 def test_the_same_where_the_system_cannot_exchange_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "exchange", lambda one, other: False)
+    monkeypatch.setattr(atomic_publish, "exchange", lambda one, other: False)
     assert survives(CASES["append"], tmp_path) > 10
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulse.core import StreamSchema
 from pulse.store.model import Model
-from pulse.store.reading import read_parquet, readable
+from pulse.store.parquet_io import read_parquet, readable
 from pulse.stream.revisions import KIND, KNOWN, Revisions, revision_schema
 
 

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from pulse.core import SegmentBatch
 from pulse.core.arrays import IntArray
 from pulse.core.keys import key_ranks, key_texts
-from pulse.store.layers import OWN, Overlay, in_order
 from pulse.store.manifest import PartFile
 from pulse.store.model import Model
-from pulse.store.reading import check_columns, open_parquet, read_parquet
+from pulse.store.parquet_io import check_columns, open_parquet, read_parquet
+from pulse.store.versions.layers import OWN, Overlay, in_order
 
 ROWS = 1 << 18
 """Segments that one unit should hold at most; a single key may have more."""

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pulse.session import Session
-from pulse.store.compact import compact
 from pulse.store.errors import LinkedFileError
 from pulse.store.lock import LOCK
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
+from pulse.store.versions.compact import compact
 from tests.store.test_kills import fit, inputs, revise, revised
 
 

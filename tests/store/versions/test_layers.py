@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 import pytest
 
 from pulse.core import SegmentBatch
-from pulse.store.compact import compact
 from pulse.store.errors import HistoryGoneError, VersionGoneError
-from pulse.store.layers import Round, fold
 from pulse.store.manifest import Manifest
 from pulse.store.model import Model
-from pulse.store.stored import Stored
-from pulse.store.units import read_unit, units
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import read_unit, units
+from pulse.store.versions.compact import compact
+from pulse.store.versions.layers import Round, fold
 from tests.store.revising import EPOCH, SLOT, Oracle, Row, batch_of, fitted, revise, rows_of
 
 
@@ -94,7 +94,7 @@ def test_every_version_and_every_moment_is_what_a_replay_gives(
 
 
 def test_a_key_whose_rows_all_went_and_one_that_is_new(tmp_path: Path) -> None:
-    from pulse.store.revision import begin_revision
+    from pulse.store.versions.writer import begin_revision
 
     model = fitted(tmp_path / "m", "abc", 5)
     gone = rows_of(model.read(key="b"))
@@ -151,7 +151,7 @@ def test_what_is_not_kept_cannot_be_asked_for(tmp_path: Path) -> None:
 def test_many_layers_are_merged_unless_history_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pulse.store.compact.MOST", 3)
+    monkeypatch.setattr("pulse.store.versions.compact.MOST", 3)
     model = fitted(tmp_path / "m", "abcdef", 9)
     oracle, rng = Oracle(rows_of(model.read())), random.Random(3)
     most = 0
@@ -168,7 +168,7 @@ def test_many_layers_are_merged_unless_history_is_kept(
 
 def test_later_corrections_are_never_known_before_earlier_ones(tmp_path: Path) -> None:
     """A batch that says it was known before one that is applied already counts from then on."""
-    from pulse.store.revision import begin_revision
+    from pulse.store.versions.writer import begin_revision
 
     model = fitted(tmp_path / "m", "ab", 3)
     row = rows_of(model.read(key="a"))[0]

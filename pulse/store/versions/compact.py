@@ -10,12 +10,12 @@ import numpy as np
 
 from pulse.core import SegmentBatch
 from pulse.core.arrays import BoolArray
-from pulse.store.files import write_segments
+from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
 from pulse.store.lock import locked
 from pulse.store.manifest import Manifest, PartFile
 from pulse.store.model import CLOSING, Model
-from pulse.store.sweep import forbid_plain_reading, publish, sweep
-from pulse.store.units import Unit, read_unit, units
+from pulse.store.read_units import Unit, read_unit, units
+from pulse.store.writers import write_segments
 
 HEAVY = 0.25
 """From this share of a part's segments on, what its layers say is merged into it."""

@@ -4,7 +4,7 @@ They are read from where they are, fit by fit: from ``_tuples-FFF-….parquet`` 
 else from its source files, if those are there and unchanged. The revisions that have been applied
 (``_revisions-VVV-….parquet``) are laid over them. With a retention the newest stretch alone is kept; asking for more is an error
 that says how much was needed. All are given in the units of the stream's start, in which kept tuples and the log are; those of
-source files are undone as they are read (:mod:`pulse.store.tuple_units`).
+source files are undone as they are read (:mod:`pulse.store.tuples.tuple_units`).
 
 The manifest's ``history``::
 
@@ -31,11 +31,11 @@ from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.operators.data.tuple_columns import values
 from pulse.operators.refit.apply_revisions import as_tuples, correct
 from pulse.store.errors import HistoryGoneError
-from pulse.store.log import log_rows, tuple_schema
 from pulse.store.model import Model
-from pulse.store.reading import files_as_dataset, readable
-from pulse.store.sources import read_source
-from pulse.store.tuple_units import TupleUnits
+from pulse.store.parquet_io import files_as_dataset, readable
+from pulse.store.tuples.source_files import read_source
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.revision_log import log_rows, tuple_schema
 from pulse.stream.revisions import Revisions
 
 _NEAR = 16  # tuples beyond a region that are looked at for its neighbours, if they came evenly; more where that is too few

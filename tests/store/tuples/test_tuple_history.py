@@ -15,9 +15,9 @@ import pytest
 import pulse
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.store.errors import HistoryGoneError, SourceChangedError
-from pulse.store.history import TupleHistory
 from pulse.store.model import Model
-from pulse.store.revision import begin_revision
+from pulse.store.tuples.tuple_history import TupleHistory
+from pulse.store.versions.writer import begin_revision
 from pulse.stream.revisions import revision_schema
 
 ASKED: dict[str, Any] = {

@@ -20,14 +20,14 @@ import pytest
 
 from pulse.core import StreamSchema
 from pulse.session import Session
-from pulse.store import compact as compact_module
-from pulse.store.compact import compact
 from pulse.store.errors import RevisionUnderWayError, StoreError, VersionGoneError
-from pulse.store.layers import Round, layer_schema
 from pulse.store.lock import locked
 from pulse.store.model import UNMERGED, Model
-from pulse.store.revision import begin_revision
-from pulse.store.units import read_unit, units
+from pulse.store.read_units import read_unit, units
+from pulse.store.versions import compact as compact_module
+from pulse.store.versions.compact import compact
+from pulse.store.versions.layers import Round, layer_schema
+from pulse.store.versions.writer import begin_revision
 from pulse.stream.revisions import revision_schema
 from tests.store.revising import EPOCH, SLOT, Oracle, batch_of, fitted, revise, rows_of
 
@@ -121,8 +121,8 @@ def test_a_killed_process_leaves_the_old_version(tmp_path: Path) -> None:
     before = rows_of(model.read())
     code = (
         "import os, signal\n"
-        "from pulse.store.model import Model\nfrom pulse.store.revision import begin_revision\n"
-        "from tests.store.test_revision import log_of\n"
+        "from pulse.store.model import Model\nfrom pulse.store.versions.writer import begin_revision\n"
+        "from tests.store.versions.test_writer import log_of\n"
         f"model = Model({str(tmp_path / 'm')!r})\n"
         "with begin_revision(model) as writer:\n"
         "    writer.log(log_of(model))\n    os.kill(os.getpid(), signal.SIGKILL)\n"

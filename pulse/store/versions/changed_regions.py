@@ -13,9 +13,9 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.regions import Regions
 from pulse.store.errors import StoreError
-from pulse.store.layers import KNOWN_FROM, KNOWN_TO
 from pulse.store.model import Model
-from pulse.store.reading import read_parquet
+from pulse.store.parquet_io import read_parquet
+from pulse.store.versions.layers import KNOWN_FROM, KNOWN_TO
 
 AROUND = 2
 """Microseconds before and after a corrected tuple: the segments that end and begin there are touched."""

@@ -25,17 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core import SegmentBatch, StreamSchema
-from pulse.store.compact import merged, too_heavy
 from pulse.store.errors import StoreError
-from pulse.store.files import merge_statistics, statistics_of, write_table
-from pulse.store.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, layer_schema, not_before
+from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
 from pulse.store.lock import locked
 from pulse.store.manifest import ASIDE, LayerFile, Manifest
 from pulse.store.model import Model
-from pulse.store.reading import read_parquet
-from pulse.store.stored import Stored
-from pulse.store.sweep import forbid_plain_reading, publish, sweep
-from pulse.store.units import Unit
+from pulse.store.model_ref import Stored
+from pulse.store.parquet_io import read_parquet
+from pulse.store.read_units import Unit
+from pulse.store.versions.compact import merged, too_heavy
+from pulse.store.versions.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, layer_schema, not_before
+from pulse.store.writers import merge_statistics, statistics_of, write_table
 
 
 class LayerFacts(NamedTuple):

@@ -11,10 +11,10 @@ import pytest
 
 from pulse.runtime.write import OutputError
 from pulse.session import Session
+from pulse.store.atomic_publish import staged
 from pulse.store.errors import ModelExistsError, WriteError
 from pulse.store.manifest import FILE
 from pulse.store.model import Model
-from pulse.store.publish import staged
 from tests.store.revising import fitted, ticks
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.store.units import Unit, read_unit, units
+from pulse.store.read_units import Unit, read_unit, units
 
 
 def ticks(keys: int, per_key: int, start: int = 0) -> pa.Table:

@@ -6,9 +6,9 @@ was one::
 
     .NAME.staging  <──exchange──>  NAME        then what is in .NAME.staging, the old model, goes
 
-Where the system has no such step (:mod:`pulse.store.exchange`) there are two renames, and a moment without a model. A process
-that ends in it leaves both hidden folders, which is how everyone who looks for the model next, reader or writer, knows to give
-the old one its name back (:func:`recover`)::
+Where the system has no such step (:mod:`pulse.store.name_exchange`) there are two renames, and a moment without a model. A
+process that ends in it leaves both hidden folders, which is how everyone who looks for the model next, reader or writer, knows to
+give the old one its name back (:func:`recover`)::
 
     NAME ──> .NAME.replaced        .NAME.staging ──> NAME        then .NAME.replaced goes
 """
@@ -23,9 +23,9 @@ from pathlib import Path
 
 from pulse.core.errors import PulseError
 from pulse.store.errors import ModelExistsError, WriteError
-from pulse.store.exchange import exchange
 from pulse.store.lock import locked
 from pulse.store.manifest import FILE
+from pulse.store.name_exchange import exchange
 from pulse.store.staging import claimed, recover, remove, replaced_beside
 
 

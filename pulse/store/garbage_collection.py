@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from pulse.store.errors import StoreError
-from pulse.store.files import TEMPORARY, write_text
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, manifest_path
 from pulse.store.model import UNMERGED, version_of
+from pulse.store.writers import TEMPORARY, write_text
 
 _SEGMENTS = re.compile(r"(part|closing)-\d+(v\d+)?-\d+\.parquet|_layer-\d+-.*\.parquet")
 _LOG = re.compile(r"_revisions-\d+-\d+\.parquet")
@@ -22,7 +22,7 @@ _MANIFEST = re.compile(r"_pulse-(\d+)\.json")
 
 _WARNING = """This is no Parquet file, so that reading the folder as a table fails: its files lack corrections
 that lie beside them. Read it with Pulse, or merge the corrections first: pulse revise MODEL --merge
-(in Python: pulse.store.compact.compact(folder)).
+(in Python: pulse.store.versions.compact.compact(folder)).
 """
 
 

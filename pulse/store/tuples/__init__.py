@@ -1,0 +1,1 @@
+"""The tuples behind a stored model: history, sources, units."""

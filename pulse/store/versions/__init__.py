@@ -1,0 +1,1 @@
+"""Versions of a stored model: layers, revisions, compaction, time travel."""
