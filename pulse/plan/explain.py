@@ -51,7 +51,7 @@ def explain(
     """All there is to say about how a query is answered. Its parameters may be open, or bound to the values ``given``.
 
     With ``degrees``, the highest degree of each stored attribute, equations are spelled out. ``accents`` are lines about those of
-    its streams (:mod:`pulse.plan.accented`), ``notes`` what the answer cannot know.
+    its streams (:mod:`pulse.plan.accents.query_effects`), ``notes`` what the answer cannot know.
 
     >>> from pulse.core.columns import Columns
     >>> from pulse.core.expression import Column, Comparison, Constant

@@ -21,7 +21,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.units.apply_maps import Alter, Cease
 from pulse.operators.units.to_base_units import UndoneRounding
-from pulse.plan.accented import Accented, accented
+from pulse.plan.accents.query_effects import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
 from pulse.runtime.undoing import Undoing
 from pulse.store.accent_log import log_from, unknown

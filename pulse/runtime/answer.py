@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pulse.plan.accented import Accented
+from pulse.plan.accents.query_effects import Accented
 from pulse.plan.explain import Explanation, explain
 from pulse.plan.query import Query
 from pulse.runtime import local

@@ -28,7 +28,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
 from pulse.operators.units.key_ends import Drops
-from pulse.plan.derived import described
+from pulse.plan.accents.derived import described
 from pulse.plan.nodes import scans
 from pulse.runtime.accents import QueryAbortedError, Restating
 from pulse.runtime.predictive_apart import apart

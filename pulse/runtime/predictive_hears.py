@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pulse.core.expression import columns_of
 from pulse.core.schema import StreamSchema
-from pulse.plan.accented import accented
+from pulse.plan.accents.query_effects import accented
 from pulse.stream.accents.accents import Accent, AccentError, Control, DropAttribute, is_alteration
 from pulse.stream.accents.admissibility import UnsupportedAccentError, kind_of
 from pulse.stream.accents.log import AccentLog

@@ -15,7 +15,7 @@ from pulse.core.columns import Columns
 from pulse.core.encoding.types import Registered
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
-from pulse.plan.accent_operators import Known
+from pulse.plan.accents.operators import Known
 from pulse.runtime.alerts import Alerts, Condition
 from pulse.runtime.prediction import Tally
 from pulse.runtime.predictive_accents import KeptAccents

@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulse.operators.units.apply_maps import Alter, Cease
-from pulse.plan.accent_operators import Known, Operators
-from pulse.plan.accent_routes import route
-from pulse.plan.derived import described
-from pulse.plan.fates import ended
+from pulse.plan.accents.derived import described
+from pulse.plan.accents.operators import Known, Operators
+from pulse.plan.accents.routes import route
+from pulse.plan.accents.trace import ended
 from pulse.plan.nodes import Node
 from pulse.runtime.accents import Restating
 from pulse.runtime.predictive_turns import BEFORE_ALL, FEW, Turns, steps_of, together

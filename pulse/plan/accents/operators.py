@@ -1,7 +1,7 @@
 """The operators of a plan as accents meet them (semantics 8.2-8.5): each passes an accent, holds it, or ends the query.
 
 What an operator knows is the state of its signature's machine (:mod:`pulse.stream.propagation.receive`), and where its output is
-made of expressions, the units of these (:mod:`pulse.plan.derived`).
+made of expressions, the units of these (:mod:`pulse.plan.accents.derived`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from pulse.plan.derived import Derived, renamed
-from pulse.plan.fates import Verdict, ended, verdict_words
+from pulse.plan.accents.derived import Derived, renamed
+from pulse.plan.accents.signatures import Handling, handling
+from pulse.plan.accents.trace import Verdict, ended, verdict_words
 from pulse.plan.nodes import Node, Scan
 from pulse.plan.show import line
-from pulse.plan.signatures import Handling, handling
 from pulse.stream.accents.accents import Control, is_alteration
 from pulse.stream.descriptions.description import NO_PROMISES, Domain
 from pulse.stream.propagation.receive import receive

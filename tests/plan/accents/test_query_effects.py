@@ -13,9 +13,9 @@ from pulse.core.expression import Arithmetic, Column, Constant, Function, Negati
 from pulse.core.time import parse_instant
 from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse
-from pulse.plan.accented import accented
-from pulse.plan.restated import restated
-from pulse.plan.signatures import Sliding
+from pulse.plan.accents.affine_image import restated
+from pulse.plan.accents.query_effects import accented
+from pulse.plan.accents.signatures import Sliding
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pulse.plan.accent_operators import Abort, operator_of
-from pulse.plan.accent_routes import straight
-from pulse.plan.fates import Fate, Verdict, ended
+from pulse.plan.accents.operators import Abort, operator_of
+from pulse.plan.accents.routes import straight
+from pulse.plan.accents.trace import Fate, Verdict, ended
 from pulse.plan.nodes import Node
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control
 from pulse.stream.accents.log import AccentLog

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pulse.core.time import format_instant
-from pulse.plan.signatures import Handling
+from pulse.plan.accents.signatures import Handling
 from pulse.stream.accents.accents import Accent, AddAttribute, Control, DropAttribute, is_alteration
 from pulse.stream.propagation.signature import Signature
 

@@ -5,9 +5,9 @@ node        foundation                  merge       accumulators                
 ==========  ==========================  ==========  ===============================  =====================================
 Scan        keys and time               —           what is modelled, or not in it   as they are; MODEL: its expressions
 Filter      what its predicate compares  —          —                                as they are
-Project     —                           —           unmodelled ones left out         expressions: :mod:`pulse.plan.restated`
-Join        keys and condition          —           —                                as they are
-Union       —                           all         —                                as they are
+Project     —                           —           unmodelled ones left out         expressions:
+:mod:`pulse.plan.accents.affine_image` Join        keys and condition          —           —                                as
+they are Union       —                           all         —                                as they are
 Intersect   —                           all         —                                as they are
 Across      ``by`` and time             —           all other keys                   sum: only what scales
 Window      keys and time               —           unmodelled ones                  sum: the shift times the size
@@ -24,7 +24,8 @@ from fractions import Fraction
 
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of, transform
-from pulse.plan.derived import Output
+from pulse.plan.accents.affine_image import restated
+from pulse.plan.accents.derived import Output
 from pulse.plan.nodes import (
     Across,
     Exchange,
@@ -39,7 +40,6 @@ from pulse.plan.nodes import (
     Union,
     Window,
 )
-from pulse.plan.restated import restated
 from pulse.stream.descriptions.value_sets import NOTHING, UNDEFINED, Cut, ValueSet
 from pulse.stream.propagation.frame import Names, Tumbling
 from pulse.stream.propagation.signature import Signature

@@ -1,0 +1,1 @@
+"""What accents do to a plan: signatures, routes, affine images, traces."""
