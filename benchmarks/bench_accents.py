@@ -35,7 +35,7 @@ from pulse.benchmarks.recording import OURS, SEED, Accuracy, Timing, alternating
 from pulse.core import StreamSchema
 from pulse.core.columns import Columns
 from pulse.core.time import format_instant
-from pulse.datasets.generators import generate
+from pulse.datasets.generators.generate import generate
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes
 from pulse.operators.units.apply_maps import Alter

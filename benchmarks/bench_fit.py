@@ -25,7 +25,7 @@ from pulse.benchmarks.keogh import segments as keogh_segments
 from pulse.benchmarks.processes import descendants, resident
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
-from pulse.datasets.generators import generate
+from pulse.datasets.generators.generate import generate
 from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.constraints import NOT_ASKED
 from pulse.kernels.fit.greedy_lines import SEGMENT, Fitted, fit

@@ -29,7 +29,7 @@ from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, size
 from pulse.benchmarks.violations import DATA, MACD, in_metres, with_velocity
 from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
-from pulse.datasets.generators import frame, generate
+from pulse.datasets.generators.generate import frame, generate
 from pulse.kernels.fit.truth_intervals import SAMPLES, STEP
 from pulse.kernels.validate.key_state import Layout, fresh
 from pulse.kernels.validate.validate import KIND, REPAIR, ROW, validate

@@ -28,7 +28,7 @@ from pulse.benchmarks.peers.questions import Above, Macd
 from pulse.benchmarks.prediction_checks import held_as_answer
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accuracy, apart, exact, record, sizes
 from pulse.benchmarks.violations import MACD
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.runtime.prediction import Prediction, Tally
 from pulse.runtime.predictive import start

@@ -30,8 +30,8 @@ from pulse.benchmarks.revising import Held
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
-from pulse.datasets.generators import generate
-from pulse.datasets.revision_loads import Load, generate_load
+from pulse.datasets.generators.generate import generate
+from pulse.datasets.generators.revision_loads import Load, generate_load
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference

@@ -41,7 +41,7 @@ from pulse.benchmarks.recording import (
     sizes,
 )
 from pulse.benchmarks.sweeps import Counts, bound, by_variant
-from pulse.datasets.generators import generate
+from pulse.datasets.generators.generate import generate
 from pulse.session import Session
 from pulse.store.model import Model
 

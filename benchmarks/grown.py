@@ -28,8 +28,8 @@ from pulse.benchmarks.recording import SEED, Accuracy
 from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
 from pulse.benchmarks.sweeps import Counts, bound, by_variant, judged_counts, judged_sweep
 from pulse.core import SegmentBatch
-from pulse.datasets.generators import generate
-from pulse.datasets.ticks import symbol_names
+from pulse.datasets.generators.generate import generate
+from pulse.datasets.generators.ticks import symbol_names
 from pulse.session import Session
 from pulse.store.model import Model
 

@@ -27,7 +27,7 @@ from pulse.benchmarks.replay import Engine
 from pulse.benchmarks.replay_checks import Judged, Known, compared, cuts, in_batches, judged, predicted
 from pulse.benchmarks.violations import DATA, RECORDED, TRADES
 from pulse.core.arrays import FloatArray, IntArray
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.fit.spec import FitSpec

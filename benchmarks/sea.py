@@ -29,7 +29,7 @@ from pulse.benchmarks.violations import POSITIONS, RECORDED, recorded, with_velo
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Arithmetic, Column, Elapsed
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.fit.spec import FitSpec

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.core import StreamSchema
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.prediction import Prediction, Tally

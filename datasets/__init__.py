@@ -48,13 +48,13 @@ from pulse.datasets.errors import (
     ValueParseError,
 )
 from pulse.datasets.format import Format
-from pulse.datasets.generators import Summary, frame, generate, origin
+from pulse.datasets.generators.generate import Summary, frame, generate, origin
+from pulse.datasets.generators.vessels import Following
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.registry import FORMATS, detect, get_format
 from pulse.datasets.revision_readers import READERS, read_revisions
 from pulse.datasets.rows import parse_rows
 from pulse.datasets.units import Unit
-from pulse.datasets.vessels import Following
 
 __all__ = [
     "FORMATS",

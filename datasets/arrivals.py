@@ -19,7 +19,7 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.errors import unknown_column
 from pulse.core.keys import key_ranks
 from pulse.core.schema import StreamSchema
-from pulse.datasets.ais_any import Ais
+from pulse.datasets.ais.any import Ais
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.projection import Projection

@@ -7,15 +7,15 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from pulse.datasets.ais_any import Ais, ais_kind
+from pulse.datasets.ais.any import Ais, ais_kind
 from pulse.datasets.errors import DatasetError, UnknownFormatError, readable
 from pulse.datasets.format import Format
 from pulse.datasets.plain_csv import PlainCsv
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet, open_parquet
-from pulse.datasets.taq_daily import TaqDaily
-from pulse.datasets.taq_monthly import TaqMonthly
-from pulse.datasets.taq_parquet import TaqParquet, are_trades
-from pulse.datasets.taq_wrds import TaqWrds
+from pulse.datasets.taq.daily import TaqDaily
+from pulse.datasets.taq.monthly import TaqMonthly
+from pulse.datasets.taq.parquet import TaqParquet, are_trades
+from pulse.datasets.taq.wrds import TaqWrds
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import expand
 

@@ -7,7 +7,6 @@ import difflib
 from pulse.core.schema import StreamSchema
 from pulse.datasets.arrivals import ARRIVAL, LATE, read_arrivals, read_late
 from pulse.datasets.changelog import KIND_COLUMNS, read_changelog_files
-from pulse.datasets.corrections import read_corrections
 from pulse.datasets.debezium import read_debezium
 from pulse.datasets.errors import DatasetError, UnknownFormatError
 from pulse.datasets.format import Format, TextFormat
@@ -15,6 +14,7 @@ from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, open_parquet
 from pulse.datasets.projection import Projection
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.row_files import JSON_SUFFIXES, SUFFIXES, read_rows
+from pulse.datasets.taq.corrections import read_corrections
 from pulse.datasets.text_blocks import read_layout
 from pulse.datasets.units import Paths, expand
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulse.core.errors import PulseError, SessionError
     from pulse.core.schema import StreamSchema
     from pulse.core.segment.batch import SegmentBatch
-    from pulse.datasets.generators import generate
+    from pulse.datasets.generators.generate import generate
     from pulse.operators.output.apply_changes import apply_changes
     from pulse.plan.explain import Explanation
     from pulse.runtime.accents import QueryAbortedError
@@ -67,7 +67,7 @@ _HOMES = {
     "StreamSchema": "pulse.core.schema",
     "Sweep": "pulse.runtime.sweep",
     "apply_changes": "pulse.operators.output.apply_changes",
-    "generate": "pulse.datasets.generators",
+    "generate": "pulse.datasets.generators.generate",
 }
 
 

@@ -35,7 +35,7 @@ def words(*known: str) -> Callable[[str], list[str]]:
 
 def knobs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The knobs of the generator that was named, each with the value it has."""
-    from pulse.datasets.generators import KINDS as makers
+    from pulse.datasets.generators.generate import KINDS as makers
 
     maker: Any = makers.get(_first(ctx, "kind"))
     if maker is None:

@@ -53,7 +53,7 @@ def generate(
     from pulse.commands.progress import Bar
     from pulse.commands.starting import leave_pandas_out
     from pulse.datasets.errors import OutputError
-    from pulse.datasets.generators import generate as write
+    from pulse.datasets.generators.generate import generate as write
 
     if accents is not None and accents.exists() and not overwrite:
         raise OutputError(

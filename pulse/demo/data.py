@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pulse.datasets.generators import Summary, generate
+from pulse.datasets.generators.generate import Summary, generate
 from pulse.demo.telling import Stage
 
 SEED = 7

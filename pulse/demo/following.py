@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulse.datasets.vessels import Following
+from pulse.datasets.generators.vessels import Following
 from pulse.demo.data import Data
 from pulse.demo.queries import FOLLOWING
 from pulse.demo.telling import Stage, timed

@@ -21,7 +21,7 @@ from pulse.core.errors import (
     check_once,
     unknown_column,
 )
-from pulse.datasets.ais import PROJECTED
+from pulse.datasets.ais.common import PROJECTED
 from pulse.datasets.casting import cast_what_fits
 from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import is_text

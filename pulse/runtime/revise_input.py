@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pulse.datasets.changelog import from_table
-from pulse.datasets.corrections import Corrections
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.revision_readers import read_revisions
+from pulse.datasets.taq.corrections import Corrections
 from pulse.runtime.revise_taq import for_model
 from pulse.runtime.tabular import as_table, is_paths, is_spark
 from pulse.store.model import Model

@@ -18,12 +18,12 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.regions import Regions
 from pulse.core.schema import StreamSchema
-from pulse.datasets.corrections import Corrections
 from pulse.datasets.format import Format
 from pulse.datasets.recorded import Recorded, revisions_of
-from pulse.datasets.taq import TaqFormat
-from pulse.datasets.taq_codes import RECORDS, WORDS
-from pulse.datasets.taq_parquet import TaqParquet
+from pulse.datasets.taq.codes import RECORDS, WORDS
+from pulse.datasets.taq.common import TaqFormat
+from pulse.datasets.taq.corrections import Corrections
+from pulse.datasets.taq.parquet import TaqParquet
 from pulse.operators.data.tuple_columns import times
 from pulse.operators.refit.apply_revisions import as_tuples, row_codes
 from pulse.store.model import Model

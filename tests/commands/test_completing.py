@@ -12,7 +12,7 @@ from typer.main import get_command
 from pulse import cli
 from pulse.commands import completing
 from pulse.core.schema import Truth
-from pulse.datasets.generators import KINDS
+from pulse.datasets.generators.generate import KINDS
 from pulse.datasets.registry import FORMATS
 from pulse.datasets.revision_readers import READERS
 from pulse.session import ENGINES

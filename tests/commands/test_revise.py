@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.core import format_instant
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused

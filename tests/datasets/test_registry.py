@@ -10,7 +10,8 @@ import pytest
 
 from pulse.datasets import detect, get_format
 from pulse.datasets.errors import EmptyInputError, MissingInputError, UnknownFormatError
-from tests.datasets import test_ais, test_taq
+from tests.datasets.ais import test_ais
+from tests.datasets.taq import test_taq
 
 Write = Callable[[str, str | bytes], str]
 

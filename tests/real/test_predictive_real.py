@@ -21,7 +21,7 @@ import pytest
 
 import pulse
 from pulse.core import StreamSchema
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.datasets.registry import get_format
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec

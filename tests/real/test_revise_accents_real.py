@@ -13,7 +13,7 @@ import pytest
 
 import pulse
 from pulse.core.time import format_instant
-from pulse.datasets.corrections import read_corrections
+from pulse.datasets.taq.corrections import read_corrections
 from pulse.runtime.revised_job import GRACE
 from pulse.store.model import Model
 from tests.runtime.asking import MACD

@@ -14,7 +14,7 @@ import pytest
 
 import pulse
 from pulse.datasets.arrivals import read_arrivals
-from pulse.datasets.corrections import read_corrections
+from pulse.datasets.taq.corrections import read_corrections
 from pulse.store.model import Model
 from tests.commands.running import LOCAL as IN_PROCESS
 from tests.commands.running import Run, runner

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pulse
-from pulse.datasets.revision_loads import Load, generate_load
+from pulse.datasets.generators.revision_loads import Load, generate_load
 from pulse.store.model import Model
 from tests.runtime.asking import COLLISION, FOLLOWING, MACD
 

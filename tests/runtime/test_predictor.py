@@ -16,7 +16,7 @@ import pulse
 from pulse.benchmarks.violations import SPLITS, workload
 from pulse.core import StreamSchema
 from pulse.core.certainty import CERTAIN, LIKELY
-from pulse.datasets.generators import frame
+from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.core.errors import PulseError
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.refit.api import correct
 from pulse.runtime.revise import COUNTS
 from pulse.store.errors import HistoryGoneError, RevisionUnderWayError, StoreError

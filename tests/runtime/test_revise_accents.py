@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.core.time import format_instant
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.refit.api import correct
 from pulse.store.errors import StoreError
 from pulse.store.model import Model

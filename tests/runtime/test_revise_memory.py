@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulse.core.regions import Regions
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 from pulse.runtime.revise_memory import TupleMemory
 from pulse.store.tuples.tuple_history import TupleHistory
 from tests.runtime.revising import START, fitted, stream

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.datasets.corrections import read_corrections
-from pulse.datasets.taq_codes import RECORD, WITHDRAWN
-from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.taq.codes import RECORD, WITHDRAWN
+from pulse.datasets.taq.corrections import read_corrections
+from pulse.datasets.taq.monthly import TaqMonthly
 from pulse.store.model import Model
 from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.stream.accents.admissibility import UnsupportedAccentError

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import pulse
 from pulse.core.errors import PulseError
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.runtime.job import RateError

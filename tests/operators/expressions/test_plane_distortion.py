@@ -90,7 +90,7 @@ def model_of_two(session: pulse.Session, folder: Path) -> Any:
         ]
     path = folder / "ais.csv"
     path.write_text("\n".join(lines) + "\n")
-    from pulse.datasets.ais_any import Ais
+    from pulse.datasets.ais.any import Ais
 
     return session.fit(
         str(path),

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.knobs import (
+from pulse.datasets.generators.knobs import (
     autoregressive,
     count,
     not_negative,

@@ -4,7 +4,7 @@ Filters, each of which can be switched off, and each of which counts what it rem
 
 * ``corrections=(0, 1)``: 0 is a regular trade, 1 one that was corrected later and shows the corrected values. Others
   are trades later cancelled or marked wrong (7, 8, 9) and the records that did so (10, 11, 12), which are no trades
-  (:mod:`pulse.datasets.taq_codes`): a fit sets them aside. ``(0, 1, 7, 8)`` gives what can be revised by them.
+  (:mod:`pulse.datasets.taq.codes`): a fit sets them aside. ``(0, 1, 7, 8)`` gives what can be revised by them.
 * ``drop_conditions``: a trade is removed when its sale condition holds any of these codes, because its price is not
   the going price at its time; see :data:`NOT_GOING_PRICES`. Extended hours (T), odd lots (I), sweeps (F), openings
   (O), re-openings (5), closings (6) and crosses (X) are going prices and stay.
@@ -31,7 +31,7 @@ from pulse.datasets.csv_parse import KEY_TEXT, parse_block
 from pulse.datasets.errors import UnknownFormatError, UnreadableError, ValueParseError
 from pulse.datasets.format import BATCH_ROWS, TextFormat, pick, rebatch
 from pulse.datasets.plain_csv import place_in
-from pulse.datasets.taq_codes import RECORD, remove_others
+from pulse.datasets.taq.codes import RECORD, remove_others
 from pulse.datasets.text_blocks import Block, Layout, read_blocks
 from pulse.datasets.time_columns import TIME, Place, check_zone, local_to_zone
 from pulse.datasets.units import Unit

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.core.elements import Deletion, Insertion
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.revision_loads import generate_load
+from pulse.datasets.generators.revision_loads import generate_load
 
 SCHEMA = StreamSchema.of(
     key={"symbol": "string"}, time="t", modelled={"price": "step"}, unmodelled={"venue": "string"}

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulse.core.errors import ColumnTypeError, unknown_column
-from pulse.datasets.ais import NUMBERS, AisFormat, snake
+from pulse.datasets.ais.common import NUMBERS, AisFormat, snake
 from pulse.datasets.errors import readable
 from pulse.datasets.plain_parquet import (
     PARQUET_SUFFIXES,
@@ -32,7 +32,7 @@ USUAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class AisParquet(AisFormat):
-    """Parquet with positions; see :mod:`pulse.datasets.ais` for what is done to the rows."""
+    """Parquet with positions; see :mod:`pulse.datasets.ais.common` for what is done to the rows."""
 
     name = "ais-parquet"
     suffixes = PARQUET_SUFFIXES

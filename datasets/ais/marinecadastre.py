@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pulse.datasets.ais import AisText
+from pulse.datasets.ais.common import AisText
 
 
 @dataclass(frozen=True, kw_only=True)
 class AisMarineCadastre(AisText):
-    """Both generations of names; see :mod:`pulse.datasets.ais` for what is done to the rows."""
+    """Both generations of names; see :mod:`pulse.datasets.ais.common` for what is done to the rows."""
 
     name = "ais-marinecadastre"
     aliases: ClassVar[Mapping[str, str]] = {

@@ -18,9 +18,9 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets import frame, generate, get_format, origin, parse_rows, read_revisions
 from pulse.datasets.arrivals import late_rows
 from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError
-from pulse.datasets.generators import make
-from pulse.datasets.ticks import symbol_names
-from pulse.datasets.vessels import FIRST_ID
+from pulse.datasets.generators.generate import make
+from pulse.datasets.generators.ticks import symbol_names
+from pulse.datasets.generators.vessels import FIRST_ID
 from pulse.stream.accents.log import AccentLog
 
 KINDS = ["ticks", "objects", "vessels", "sensors"]

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from pulse.datasets.ais import AisText
+from pulse.datasets.ais.common import AisText
 from pulse.datasets.counts import Sieve
 from pulse.datasets.errors import UnknownFormatError
 
 
 @dataclass(frozen=True, kw_only=True)
 class AisDanish(AisText):
-    """``classes``: the kinds of "Type of mobile" that are kept; None keeps all. See also :mod:`pulse.datasets.ais`."""
+    """``classes``: the kinds of "Type of mobile" that are kept; None keeps all. See also :mod:`pulse.datasets.ais.common`."""
 
     name = "ais-danish"
     time_formats = ("%d/%m/%Y %H:%M:%S",)

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from pulse.core.errors import PulseError, UnknownColumnError
 from pulse.datasets.counts import Counts
 from pulse.datasets.errors import DatasetError, UnknownFormatError, ValueParseError
-from pulse.datasets.taq import GOOD_CORRECTIONS, NOT_GOING_PRICES, TaqFormat
-from pulse.datasets.taq_codes import RECORD, WITHDRAWN
-from pulse.datasets.taq_daily import TaqDaily
-from pulse.datasets.taq_monthly import TaqMonthly, parse_date
-from pulse.datasets.taq_wrds import TaqWrds
+from pulse.datasets.taq.codes import RECORD, WITHDRAWN
+from pulse.datasets.taq.common import GOOD_CORRECTIONS, NOT_GOING_PRICES, TaqFormat
+from pulse.datasets.taq.daily import TaqDaily
+from pulse.datasets.taq.monthly import TaqMonthly, parse_date
+from pulse.datasets.taq.wrds import TaqWrds
 
 Write = Callable[[str, str | bytes], str]
 Read = Callable[..., list[dict[str, Any]]]

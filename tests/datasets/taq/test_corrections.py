@@ -12,9 +12,9 @@ import pytest
 
 from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
-from pulse.datasets.corrections import read_corrections, split_corrections
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.taq_parquet import TaqParquet
+from pulse.datasets.taq.corrections import read_corrections, split_corrections
+from pulse.datasets.taq.parquet import TaqParquet
 
 Write = Callable[[str, str | bytes], str]
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step"})

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.errors import ColumnTypeError, PulseError, UnknownColumnError
-from pulse.datasets.ais import AisFormat
-from pulse.datasets.ais_any import Ais
-from pulse.datasets.ais_danish import AisDanish
-from pulse.datasets.ais_marinecadastre import AisMarineCadastre
-from pulse.datasets.ais_parquet import AisParquet
+from pulse.datasets.ais.any import Ais
+from pulse.datasets.ais.common import AisFormat
+from pulse.datasets.ais.danish import AisDanish
+from pulse.datasets.ais.marinecadastre import AisMarineCadastre
+from pulse.datasets.ais.parquet import AisParquet
 from pulse.datasets.counts import Counts
 from pulse.datasets.errors import (
     DatasetError,

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulse.datasets.errors import DatasetError, OutputError, UnknownFormatError, readable
-from pulse.datasets.objects import Objects
+from pulse.datasets.generators.objects import Objects
+from pulse.datasets.generators.sensors import Sensors
+from pulse.datasets.generators.ticks import Ticks
+from pulse.datasets.generators.vessels import Following, Vessels
 from pulse.datasets.rows import parse_rows
-from pulse.datasets.sensors import Sensors
-from pulse.datasets.ticks import Ticks
-from pulse.datasets.vessels import Following, Vessels
 
 GROUP_ROWS = 1 << 20
 METADATA = "pulse.generator"  # the key, in a file's metadata, of how it was made

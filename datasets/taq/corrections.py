@@ -1,7 +1,7 @@
 """Corrections of trades as TAQ files hold them: which trades were cancelled, marked wrong or corrected, and when.
 
 A file of the consolidated tape shows each trade once more when it is taken back or corrected
-(:mod:`pulse.datasets.taq_codes`). So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12.
+(:mod:`pulse.datasets.taq.codes`). So the stream as first recorded holds 0, 7, 8 as they are, and 1 with the values of its 12.
 A record 10 or 11 deletes its trade; a record 12 replaces the values first reported by those of its 1; ``known`` is the
 record's time. A record without its trade, or a marked trade without its record, is kept aside with the reason; such a trade
 stays in the stream.
@@ -27,8 +27,7 @@ from pulse.datasets.format import Format
 from pulse.datasets.plain_parquet import PARQUET_SUFFIXES, PlainParquet
 from pulse.datasets.recorded import Recorded, read_table, revisions_of, rows_aside
 from pulse.datasets.registry import detect, get_format
-from pulse.datasets.taq import TaqFormat
-from pulse.datasets.taq_codes import (
+from pulse.datasets.taq.codes import (
     CANCEL,
     CANCELLED,
     CORRECTED,
@@ -38,10 +37,11 @@ from pulse.datasets.taq_codes import (
     RECORDS,
     WORDS,
 )
-from pulse.datasets.taq_daily import TaqDaily
-from pulse.datasets.taq_monthly import TaqMonthly
-from pulse.datasets.taq_parquet import CODES, TaqParquet, code_column
-from pulse.datasets.taq_wrds import TaqWrds
+from pulse.datasets.taq.common import TaqFormat
+from pulse.datasets.taq.daily import TaqDaily
+from pulse.datasets.taq.monthly import TaqMonthly
+from pulse.datasets.taq.parquet import CODES, TaqParquet, code_column
+from pulse.datasets.taq.wrds import TaqWrds
 from pulse.datasets.units import Paths, expand
 
 _BESIDES = ("exchange", "size", "sequence")  # columns that help to tell trades apart, where a file has them

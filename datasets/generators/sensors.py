@@ -26,7 +26,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.time import format_instant
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.knobs import (
+from pulse.datasets.generators.knobs import (
     autoregressive,
     count,
     not_negative,

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from pulse.datasets.errors import DatasetError, UnknownFormatError, ValueParseError
 from pulse.datasets.format import TextFormat
-from pulse.datasets.taq import TaqFormat, missing_time
-from pulse.datasets.taq_monthly import parse_date
+from pulse.datasets.taq.common import TaqFormat, missing_time
+from pulse.datasets.taq.monthly import parse_date
 from pulse.datasets.text_blocks import Block, Layout
 from pulse.datasets.time_columns import TIME, Place
 from pulse.datasets.units import COMPRESSED
@@ -32,7 +32,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class TaqDaily(TaqFormat):
-    """Daily TAQ; see :mod:`pulse.datasets.taq` for filters and clock. ``date``: the day, as ``20240531``."""
+    """Daily TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock. ``date``: the day, as ``20240531``."""
 
     name = "taq-daily"
     delimiter = "|"

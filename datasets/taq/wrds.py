@@ -13,7 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.datasets.taq_monthly import TaqMonthly
+from pulse.datasets.taq.monthly import TaqMonthly
 from pulse.datasets.text_blocks import Block, Layout
 from pulse.datasets.time_columns import Place
 
@@ -22,7 +22,7 @@ CLOCK, SUFFIX = "time_m", "suffix"
 
 @dataclass(frozen=True, kw_only=True)
 class TaqWrds(TaqMonthly):
-    """Trades of WRDS; see :mod:`pulse.datasets.taq` for filters and clock."""
+    """Trades of WRDS; see :mod:`pulse.datasets.taq.common` for filters and clock."""
 
     name = "taq-wrds"
     sources: ClassVar[Mapping[str, str]] = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulse.datasets.ais import AisFormat
-from pulse.datasets.ais_danish import AisDanish
-from pulse.datasets.ais_marinecadastre import AisMarineCadastre
-from pulse.datasets.ais_parquet import AisParquet
+from pulse.datasets.ais.common import AisFormat
+from pulse.datasets.ais.danish import AisDanish
+from pulse.datasets.ais.marinecadastre import AisMarineCadastre
+from pulse.datasets.ais.parquet import AisParquet
 from pulse.datasets.counts import Aside, Counts
 from pulse.datasets.errors import DatasetError
 from pulse.datasets.format import BATCH_ROWS, TextFormat

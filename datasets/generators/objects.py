@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.datasets.knobs import (
+from pulse.datasets.generators.knobs import (
     autoregressive,
     count,
     not_negative,

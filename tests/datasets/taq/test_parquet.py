@@ -14,8 +14,8 @@ from pulse.core.errors import ColumnTypeError, UnknownColumnError
 from pulse.datasets.counts import Counts
 from pulse.datasets.plain_parquet import PlainParquet
 from pulse.datasets.registry import detect, get_format
-from pulse.datasets.taq_codes import RECORD, WITHDRAWN
-from pulse.datasets.taq_parquet import TaqParquet
+from pulse.datasets.taq.codes import RECORD, WITHDRAWN
+from pulse.datasets.taq.parquet import TaqParquet
 
 CODES = [0, 8, None, 10, 1, 7, 11, 12, 9, 0]
 

@@ -18,7 +18,7 @@ from pulse.core.errors import ColumnTypeError, unknown_column
 from pulse.datasets.counts import Aside, Counts, Sieve
 from pulse.datasets.format import BATCH_ROWS, Format, pick, rebatch
 from pulse.datasets.plain_parquet import PlainParquet
-from pulse.datasets.taq_codes import (
+from pulse.datasets.taq.codes import (
     CANCELLED,
     CORRECTED,
     ERRONEOUS,

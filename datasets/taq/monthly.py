@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.datasets.errors import ValueParseError
-from pulse.datasets.taq import TaqFormat, missing_time
+from pulse.datasets.taq.common import TaqFormat, missing_time
 from pulse.datasets.text_blocks import Layout
 from pulse.datasets.time_columns import TIME, Place
 
@@ -33,7 +33,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class TaqMonthly(TaqFormat):
-    """Monthly TAQ; see :mod:`pulse.datasets.taq` for filters and clock."""
+    """Monthly TAQ; see :mod:`pulse.datasets.taq.common` for filters and clock."""
 
     name = "taq"
     sources: ClassVar[Mapping[str, str]] = {

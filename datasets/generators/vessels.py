@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.errors import DatasetError
-from pulse.datasets.knobs import count, not_negative, positive, share, start_microseconds, streams
+from pulse.datasets.generators.knobs import count, not_negative, positive, share, start_microseconds, streams
 from pulse.datasets.time_columns import TIME
 
 STEP, SLAB = 10, 600  # seconds

@@ -1,0 +1,1 @@
+"""Seeded generators of ticks, vessels, sensors and moving objects."""
