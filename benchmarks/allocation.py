@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from pulse.runtime.scan import cache
+from pulse.runtime.execution.scan import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 _MOST = 2**31 - 1

@@ -39,14 +39,14 @@ from pulse.datasets.generators.generate import generate
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes
 from pulse.operators.units.apply_maps import Alter
-from pulse.runtime import accents as runtime_accents
-from pulse.runtime import local
-from pulse.runtime.accents import job_accents
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictive_accents import Follower, follow
-from pulse.runtime.predictive_job import Job, job_of
-from pulse.runtime.predictive_local import run_local
-from pulse.runtime.sources import predictor_of
+from pulse.runtime.accents import query_units as runtime_accents
+from pulse.runtime.accents.follower import Follower, follow
+from pulse.runtime.accents.query_units import job_accents
+from pulse.runtime.execution import local_driver
+from pulse.runtime.jobs.sources import predictor_of
+from pulse.runtime.jobs.toml import Job, job_of
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.local_driver import run_local
 from pulse.session import Session
 from pulse.store.model import Model
 from pulse.stream.accents.accents import Accent, AlterData
@@ -103,7 +103,7 @@ Streams = dict[Said, tuple[Path, AccentLog | None]]
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "cores", lambda: 1)
+    monkeypatch.setattr(local_driver, "cores", lambda: 1)
 
 
 @pytest.fixture(scope="module")

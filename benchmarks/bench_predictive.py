@@ -36,8 +36,8 @@ from pulse.kernels.validate.validate import KIND, REPAIR, ROW, validate
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 from pulse.validation.online.validator import Counts, Validator
 
 ROWS = sizes(300_000, 5_000_000)

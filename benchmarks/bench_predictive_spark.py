@@ -30,15 +30,15 @@ from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accurac
 from pulse.benchmarks.violations import MACD
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
-from pulse.runtime.prediction import Prediction, Tally
-from pulse.runtime.predictive import start
-from pulse.runtime.predictive_job import Job, job_of
-from pulse.runtime.predictive_parcels import PARCELS, Packer
-from pulse.runtime.source_files import unseen
-from pulse.runtime.source_frames import frame_of
-from pulse.runtime.sources import predictor_of as predictor_of_job
-from pulse.runtime.sources import read_batch
-from pulse.runtime.trial import dropped
+from pulse.runtime.jobs.file_source import unseen
+from pulse.runtime.jobs.sources import predictor_of as predictor_of_job
+from pulse.runtime.jobs.sources import read_batch
+from pulse.runtime.jobs.spark_sources import frame_of
+from pulse.runtime.jobs.toml import Job, job_of
+from pulse.runtime.predict.engine import Prediction, Tally
+from pulse.runtime.predict.ingest import PARCELS, Packer
+from pulse.runtime.predict.spark_driver import start
+from pulse.runtime.spark.probe import dropped
 from pulse.session import Session
 
 FIRST = 50_000  # tuples of the file that is not timed

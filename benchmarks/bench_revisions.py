@@ -37,11 +37,11 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.plan.nodes import Node, scans
-from pulse.runtime.delta import Changed
-from pulse.runtime.evaluate import Evaluation
-from pulse.runtime.revise import spec_of
-from pulse.runtime.revising import Reviser
-from pulse.runtime.scan import as_scanned
+from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.scan import as_scanned
+from pulse.runtime.incremental.delta import Changed
+from pulse.runtime.incremental.view import Reviser
+from pulse.runtime.revise.driver import spec_of
 from pulse.session import Session
 from pulse.store.model import Model
 

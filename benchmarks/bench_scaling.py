@@ -27,7 +27,7 @@ from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy, exact, record, sizes
 from pulse.core import SegmentBatch
-from pulse.runtime.scan import cache
+from pulse.runtime.execution.scan import cache
 from pulse.session import Session
 from pulse.store.model import Model
 

@@ -29,11 +29,11 @@ from pulse.operators.output.sampling import to_tuples
 from pulse.operators.relational.spatial_grid import within
 from pulse.plan.nodes import Node, scans
 from pulse.plan.query import Query
-from pulse.runtime.evaluate import Evaluation
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictor import Predictor
-from pulse.runtime.scan import as_scanned
-from pulse.runtime.standing import FAR, GRACE, Standing
+from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.scan import as_scanned
+from pulse.runtime.incremental.continuous_query import FAR, GRACE, Standing
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 
 LATENESS = 60_000_000
 """Microseconds that predictions are kept behind the newest tuple."""

@@ -31,7 +31,7 @@ from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.fit.spec import FitSpec
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.spec import Predictor
 
 FILE = DATA / f"{RECORDED['trades']}.parquet"
 SYMBOLS, RATE = 500, 100.0  # of generated trades: a second, of all symbols

@@ -17,8 +17,8 @@ from pulse.core import SegmentBatch, StreamSchema
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.query import Query
-from pulse.runtime.prediction import Prediction, Tuples
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.engine import Prediction, Tuples
+from pulse.runtime.predict.spec import Predictor
 
 _KEY = np.int64(1) << 46
 

@@ -22,9 +22,9 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.operators.relational.spatial_grid import within
 from pulse.plan.query import Query
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictor import Predictor
-from pulse.runtime.standing import FAR
+from pulse.runtime.incremental.continuous_query import FAR
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 
 _SPAN = np.int64(1) << 46  # microseconds, two years: of a key's times
 

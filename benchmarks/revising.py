@@ -18,8 +18,8 @@ from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit, without_drift
-from pulse.runtime.delta import Changed, extents
-from pulse.runtime.revising import Revised, Reviser
+from pulse.runtime.incremental.delta import Changed, extents
+from pulse.runtime.incremental.view import Revised, Reviser
 from pulse.stream.revisions import Revisions
 
 _KEY = np.int64(1) << 46  # microseconds: more than any of these streams lasts

@@ -33,7 +33,7 @@ from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.fit.spec import FitSpec
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.spec import Predictor
 
 BOUND = 0.0005 * 200_000.0  # metres
 VESSELS, FOLLOWERS, AREA = 200, 40, 60_000.0

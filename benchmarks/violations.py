@@ -26,8 +26,8 @@ from pulse.core import StreamSchema
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.prediction import Prediction, Tally
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.engine import Prediction, Tally
+from pulse.runtime.predict.spec import Predictor
 
 SPLITS = ("equi", "gradient", "restless")
 PRECISIONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)

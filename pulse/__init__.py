@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pulse.datasets.generators.generate import generate
     from pulse.operators.output.apply_changes import apply_changes
     from pulse.plan.explain import Explanation
-    from pulse.runtime.accents import QueryAbortedError
-    from pulse.runtime.answer import Answer
-    from pulse.runtime.job_run import JobBatch, JobRun
-    from pulse.runtime.revised import RevisedAnswer
-    from pulse.runtime.sweep import Sweep
+    from pulse.runtime.accents.query_units import QueryAbortedError
+    from pulse.runtime.jobs.run import JobBatch, JobRun
+    from pulse.runtime.results.answer import Answer
+    from pulse.runtime.results.answer_diff import RevisedAnswer
+    from pulse.runtime.sweep.driver import Sweep
     from pulse.session import Session
     from pulse.store.model import Model
 
@@ -52,20 +52,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "pulse.runtime.answer",
+    "Answer": "pulse.runtime.results.answer",
     "ErrorBound": "pulse.core.bounds",
     "Explanation": "pulse.plan.explain",
-    "JobBatch": "pulse.runtime.job_run",
-    "JobRun": "pulse.runtime.job_run",
+    "JobBatch": "pulse.runtime.jobs.run",
+    "JobRun": "pulse.runtime.jobs.run",
     "Model": "pulse.store.model",
     "PulseError": "pulse.core.errors",
-    "QueryAbortedError": "pulse.runtime.accents",
-    "RevisedAnswer": "pulse.runtime.revised",
+    "QueryAbortedError": "pulse.runtime.accents.query_units",
+    "RevisedAnswer": "pulse.runtime.results.answer_diff",
     "SegmentBatch": "pulse.core.segment.batch",
     "Session": "pulse.session",
     "SessionError": "pulse.core.errors",
     "StreamSchema": "pulse.core.schema",
-    "Sweep": "pulse.runtime.sweep",
+    "Sweep": "pulse.runtime.sweep.driver",
     "apply_changes": "pulse.operators.output.apply_changes",
     "generate": "pulse.datasets.generators.generate",
 }

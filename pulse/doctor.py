@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from pulse._version import VERSION
 from pulse.kernels._jit import cache_folder
-from pulse.runtime.java import Skipped, search_java
+from pulse.runtime.spark.java import Skipped, search_java
 
 DISTRIBUTION = "pulse-stream"
 _LEAST_MEMORY = 2.0  # GB; Spark's driver, its JVM and one worker, with little room for data
@@ -142,7 +142,7 @@ def _memory() -> Finding:
 
 
 def _spark() -> Finding:
-    from pulse.runtime.trial import try_spark  # not at the top: it loads Spark
+    from pulse.runtime.spark.probe import try_spark  # not at the top: it loads Spark
 
     trial = try_spark()
     if trial.problem is not None:

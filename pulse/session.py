@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pulse.datasets.format import Format
     from pulse.plan.explain import Explanation
     from pulse.plan.query import Query
-    from pulse.runtime.answer import Answer
-    from pulse.runtime.fit_model import Progress
-    from pulse.runtime.job_run import JobLike, JobRun, OnBatch, OnStatus
-    from pulse.runtime.revise import Outcome
-    from pulse.runtime.revised import RevisedAnswer
-    from pulse.runtime.spark import SparkSession
-    from pulse.runtime.sweep import Sweep
+    from pulse.runtime.fit.pipeline import Progress
+    from pulse.runtime.jobs.run import JobLike, JobRun, OnBatch, OnStatus
+    from pulse.runtime.results.answer import Answer
+    from pulse.runtime.results.answer_diff import RevisedAnswer
+    from pulse.runtime.revise.driver import Outcome
+    from pulse.runtime.spark.session import SparkSession
+    from pulse.runtime.sweep.driver import Sweep
 
 ENGINES = ("spark", "local")
 
@@ -48,7 +48,7 @@ class Session:
 
     ``engine="spark"`` starts Spark on first use; ``"local"`` does the same work in this process; without one it is that of
     ``PULSE_ENGINE``, else Spark. ``master`` is Spark's: that of ``PULSE_MASTER`` if none is given, else all cores of this
-    machine. Other keywords are as in :func:`pulse.runtime.spark.session`: ``environment``, an archive for a cluster's
+    machine. Other keywords are as in :func:`pulse.runtime.spark.session.session`: ``environment``, an archive for a cluster's
     workers, and settings of Spark's.
     """
 
@@ -75,7 +75,7 @@ class Session:
 
     def _spark_with(self, settings: Mapping[str, str]) -> SparkSession:
         """Spark with settings of a job: with all of them if it is to be started, else with those that can change."""
-        from pulse.runtime.spark import is_running, session
+        from pulse.runtime.spark.session import is_running, session
 
         if self._spark is None:
             self._started = not is_running()
@@ -95,7 +95,7 @@ class Session:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._spark is not None and self._started and was_interrupted(error):
-            from pulse.runtime.spark import hush
+            from pulse.runtime.spark.session import hush
 
             hush(self._spark)
         self.stop()
@@ -142,8 +142,8 @@ class Session:
 
         A table or frame has no order of arrival: its tuples are sorted by key and time, those of one instant as they stand.
         Files are read as they are given. Late tuples, and with ``nonfinite="reject"`` those with a value that is no number, are
-        set aside with a :class:`~pulse.runtime.fit_aside.SetAsideWarning`. A fit more than 1 % of whose tuples are late is
-        refused (:class:`~pulse.runtime.fit_aside.LateTuplesError`) and writes nothing, unless ``late="aside"``.
+        set aside with a :class:`~pulse.runtime.fit.rejects.SetAsideWarning`. A fit more than 1 % of whose tuples are late is
+        refused (:class:`~pulse.runtime.fit.rejects.LateTuplesError`) and writes nothing, unless ``late="aside"``.
 
         Without ``out`` the model lives as long as this process.
         With ``points`` every tuple of attributes that are ``samples`` is kept as it is, and windows are over tuples.
@@ -154,10 +154,10 @@ class Session:
         change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
         from pulse.operators.fit.spec import FitSpec
-        from pulse.runtime.fit_aside import check_policy, warn_of
-        from pulse.runtime.fit_data import Engine
-        from pulse.runtime.fit_history import parse_keep
-        from pulse.runtime.fit_order import Order, completed
+        from pulse.runtime.fit.inputs import Engine
+        from pulse.runtime.fit.rejects import check_policy, warn_of
+        from pulse.runtime.fit.request import Order, completed
+        from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
@@ -209,8 +209,8 @@ class Session:
         ``known`` names the column that says since when each is known. ``keep`` keeps the version before and what was
         known when. ``dry`` only counts. What fits nothing is set aside with its reason, and counted.
         """
-        from pulse.runtime.revise import revise
-        from pulse.runtime.revise_input import revisions_from
+        from pulse.runtime.revise.driver import revise
+        from pulse.runtime.revise.inputs import revisions_from
 
         found = self.open(model.path if isinstance(model, Model) else model)
         given = revisions_from(revisions, found, reader=reader, known=known, time_unit=time_unit)
@@ -257,10 +257,10 @@ class Session:
         ``"exception"``, ``"ignore"``, or a mapping of add, drop, alter to these. With ``accumulate=False`` an operator
         aborts where its output cannot say what an accent describes, instead of holding it; with ``later`` the logs come after
         those that the models hold, to see what would become of them (:meth:`Answer.accents`). A query that cannot go on after an
-        accent raises :class:`~pulse.runtime.accents.QueryAbortedError` with its answer before it as ``emitted``.
+        accent raises :class:`~pulse.runtime.accents.query_units.QueryAbortedError` with its answer before it as ``emitted``.
         """
-        from pulse.runtime.accents import evolution_of
-        from pulse.runtime.answer import Answer
+        from pulse.runtime.accents.query_units import evolution_of
+        from pulse.runtime.results.answer import Answer
 
         order = self._order(query, streams, {**(parameters or {}), **more}, possible, as_of, version)
         return Answer(
@@ -297,8 +297,8 @@ class Session:
         ``results``, old result segments at hand (a table or Parquet file), are patched instead of being computed again.
         The rest is as in :meth:`sql`; old and new results alike are in the units in force at their instants.
         """
-        from pulse.runtime.accents import evolution_of
-        from pulse.runtime.revised import RevisedAnswer
+        from pulse.runtime.accents.query_units import evolution_of
+        from pulse.runtime.results.answer_diff import RevisedAnswer
 
         order = self._order(query, streams, {**(parameters or {}), **more}, possible)
         return RevisedAnswer(
@@ -326,7 +326,7 @@ class Session:
         A text, which notebooks show as it is; its ``sections`` are lines by title.
         """
         from pulse.plan.explain import explain
-        from pulse.runtime.answer import Answer, degrees
+        from pulse.runtime.results.answer import Answer, degrees
 
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, False)
@@ -349,7 +349,7 @@ class Session:
         ``session.sweep(query, short=[5, 10, 20], long=range(30, 301, 30))``; a single value stays fixed. The rest is as in
         :meth:`sql`.
         """
-        from pulse.runtime.sweep import Grid, Sweep
+        from pulse.runtime.sweep.driver import Grid, Sweep
 
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, possible)
@@ -376,7 +376,7 @@ class Session:
         Tables without a ``sink`` keep their results, with the checkpoint or as long as this process lives, for
         :meth:`JobRun.changes` and :meth:`JobRun.holds`. On Spark a job without a checkpoint begins anew each time, as in process.
         """
-        from pulse.runtime.job_run import run_job
+        from pulse.runtime.jobs.run import run_job
 
         return run_job(
             job,

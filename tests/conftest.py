@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the test run: two cores, two shuffle partitions, no UI."""
-    from pulse.runtime.spark import session
+    from pulse.runtime.spark.session import session
 
     folder = tmp_path_factory.mktemp("spark")
     # Functions defined in tests go by reference: workers have the checkout's root, or are shipped the tests.

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import pulse
 from pulse import cli, doctor
 from pulse.core.errors import BoundError, PulseError
-from pulse.runtime.java import Java, Search, Skipped
+from pulse.runtime.spark.java import Java, Search, Skipped
 
 
 @pytest.fixture(autouse=True)

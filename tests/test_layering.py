@@ -150,7 +150,7 @@ def test_modules_import_each_other_without_cycles(package: str) -> None:
     ("module", "line"),
     [
         ("pulse.core.schema", "from pulse.operators.relational.join import Join"),
-        ("pulse.core.schema", "def f():\n    import pulse.runtime.spark"),
+        ("pulse.core.schema", "def f():\n    import pulse.runtime.spark.session"),
         ("pulse.core.schema", "from pulse import session"),
         ("pulse.core.schema", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("pulse.operators.relational.join", "import pyspark"),
@@ -163,7 +163,7 @@ def test_modules_import_each_other_without_cycles(package: str) -> None:
         ("pulse.kernels.polynomial.roots", "from pulse.core.bounds import ErrorBound"),
         ("pulse.kernels.polynomial.roots", "from pulse.kernels import polynomial"),
         ("pulse.kernels.polynomial.roots", "import pulse.kernels.polynomial.arithmetic"),
-        ("pulse.runtime.local", "from pulse.cli import app"),
+        ("pulse.runtime.execution.local_driver", "from pulse.cli import app"),
     ],
 )
 def test_a_bad_import_is_found(module: str, line: str) -> None:
@@ -173,8 +173,8 @@ def test_a_bad_import_is_found(module: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("pulse.cli", "from pulse.runtime.spark import session"),
-        ("pulse.runtime.local", "from pyspark.sql import DataFrame"),
+        ("pulse.cli", "from pulse.runtime.spark.session import session"),
+        ("pulse.runtime.execution.local_driver", "from pyspark.sql import DataFrame"),
         ("pulse.operators.relational.join", "from pulse.kernels.polynomial.roots import real_roots"),
         ("pulse.operators.relational.join", "from pulse.operators.relational.filter import Filter"),
         ("pulse.core.schema", "import pyarrow as pa"),

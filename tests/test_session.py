@@ -412,7 +412,7 @@ def test_a_session_that_was_given_is_not_stopped(spark: SparkSession) -> None:
 
 
 def test_an_error_in_the_middle_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulse.runtime import fit_work
+    from pulse.runtime.fit import worker
 
     out = tmp_path / "model"
     before = local.fit(walk(50), **ASKED, out=out).read().to_arrow()
@@ -420,7 +420,7 @@ def test_an_error_in_the_middle_leaves_the_old_model(tmp_path: Path, monkeypatch
     def failing(path: Path, table: pa.Table) -> None:
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(fit_work, "write_table", failing)
+    monkeypatch.setattr(worker, "write_table", failing)
     with pytest.raises(RuntimeError, match="in the middle"):
         local.fit(walk(60), **ASKED, out=out, overwrite=True)
     with pytest.raises(RuntimeError, match="in the middle"):
@@ -439,9 +439,9 @@ def test_a_killed_fit_leaves_the_old_model_or_none(tmp_path: Path, how: str) -> 
     before = None if how == "new" else (out / FILE).read_text()
     code = f"""
         import time
-        from pulse.runtime import fit_model
+        from pulse.runtime.fit import pipeline
         from pulse.session import Session
-        fit_model.read_counts = lambda staging: time.sleep(60)
+        pipeline.read_counts = lambda staging: time.sleep(60)
         Session(engine="local").fit({paths[1]!r}, key="k", time="t", model={{"x": "step"}}, error=0.5, out={str(out)!r},
                                     overwrite={how == "overwrite"}, append={how == "append"})
     """

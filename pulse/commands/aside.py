@@ -39,7 +39,7 @@ def aside(
     """
     from pulse.commands.result_rows import plain_rows, spelled
     from pulse.commands.table import lines
-    from pulse.runtime.asides import aside_folder, reasons
+    from pulse.runtime.jobs.dead_letters import aside_folder, reasons
 
     folder = aside_folder(job)
     counts = [] if folder is None else reasons(folder, begins=reason or "")
@@ -80,7 +80,7 @@ def _nearby(rows: pa.Table) -> pa.Table:
 
 def _first(folder: Path, reason: str | None, limit: int) -> list[pa.Table]:
     """The first rows of each stream, a table per stream: they have columns of their own. No more is read than is shown."""
-    from pulse.runtime.asides import aside_batches, concatenated, told, whose_reason
+    from pulse.runtime.jobs.dead_letters import aside_batches, concatenated, told, whose_reason
 
     found: dict[str, list[pa.Table]] = {}
     left = limit

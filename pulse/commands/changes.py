@@ -50,7 +50,7 @@ def changes(
     from pulse.commands.result_rows import for_people, for_programs
     from pulse.commands.table import lines
     from pulse.core.time import parse_instant
-    from pulse.runtime.results import read_holds, results_folder, within
+    from pulse.runtime.jobs.result_log import read_holds, results_folder, within
 
     bounds = tuple(None if one is None else parse_instant(one) for one in (since, until))
     folder = results_folder(results)
@@ -78,7 +78,7 @@ def changes(
 
 
 def _said(folder: Path, bounds: tuple[int | None, ...], last: bool) -> Iterator[pa.Table]:
-    from pulse.runtime.results import change_batches, within
+    from pulse.runtime.jobs.result_log import change_batches, within
 
     for part in change_batches(folder, newest_first=last):
         yield within(part, *bounds)

@@ -62,7 +62,7 @@ def fit(
     """
     from pulse.commands.progress import Bar
     from pulse.commands.starting import session as started
-    from pulse.runtime.fit_aside import SetAsideWarning
+    from pulse.runtime.fit.rejects import SetAsideWarning
 
     begin = clock.perf_counter()
     before = _version(out) if append else None

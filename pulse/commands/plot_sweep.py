@@ -95,7 +95,7 @@ def plot_sweep(
 def _stored(path: Path) -> Swept:
     """A summary from a file; Parquet says what was asked."""
     from pulse.plot import parameters_of
-    from pulse.runtime.sweep_origin import origin_of
+    from pulse.runtime.sweep.provenance import origin_of
 
     table = read_results(path)
     names, asked = parameters_of(table), origin_of(table)

@@ -28,8 +28,8 @@ from pulse.commands.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pulse.runtime.answer import Answer
-    from pulse.runtime.revised import RevisedAnswer
+    from pulse.runtime.results.answer import Answer
+    from pulse.runtime.results.answer_diff import RevisedAnswer
     from pulse.session import Session
 
 Out = Annotated[
@@ -163,7 +163,7 @@ def _tell(answer: Answer | RevisedAnswer) -> None:
 def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
     """The first rows; of a query that ends at an accent, those before it, and then its error."""
     from pulse.commands.progress import Bar
-    from pulse.runtime.accents import QueryAbortedError
+    from pulse.runtime.accents.query_units import QueryAbortedError
 
     try:
         with Bar(quiet=as_json):

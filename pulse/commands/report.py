@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pulse.core.time import format_instant
-from pulse.runtime.fit_aside import advice_for, lacking, share
+from pulse.runtime.fit.rejects import advice_for, lacking, share
 from pulse.store.manifest import Manifest
 
 _SHOWN = 10  # versions that are told of

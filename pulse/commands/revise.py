@@ -15,7 +15,7 @@ from pulse.commands.group import INTERRUPTED
 from pulse.commands.options import Engine, JsonSummary, Master, Stored
 
 if TYPE_CHECKING:
-    from pulse.runtime.revise import Outcome
+    from pulse.runtime.revise.driver import Outcome
     from pulse.session import Session
 
 

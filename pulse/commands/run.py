@@ -17,8 +17,8 @@ from pulse.commands.options import Master
 from pulse.commands.progress import redraws
 
 if TYPE_CHECKING:
-    from pulse.runtime.predictive_job import Job
-    from pulse.runtime.predictive_local import Status
+    from pulse.runtime.jobs.toml import Job
+    from pulse.runtime.predict.local_driver import Status
 
 _LOOK = 1  # seconds between two looks at a job, so that an interrupt is seen
 
@@ -65,7 +65,7 @@ def run(
     from dataclasses import replace
 
     from pulse.commands import options
-    from pulse.runtime.predictive_job import ENGINES, read_job
+    from pulse.runtime.jobs.toml import ENGINES, read_job
 
     chosen = read_job(job)
     if engine is not None:
@@ -76,7 +76,7 @@ def run(
     told = Telling(as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None)
     try:
         if chosen.engine == "local":
-            from pulse.runtime.predictive_local import run_local
+            from pulse.runtime.predict.local_driver import run_local
 
             run_local(chosen, once=once, on_status=told)
         else:
@@ -88,11 +88,11 @@ def run(
 
 
 def _on_spark(job: Job, once: bool, master: str, told: Callable[[Status], None]) -> None:
-    from pulse.runtime.chatter import drain, without_chatter
-    from pulse.runtime.job_checks import check_for_spark
-    from pulse.runtime.predictive import start
-    from pulse.runtime.secrets import REDACTION, concealing, resolved
-    from pulse.runtime.spark import session
+    from pulse.runtime.jobs.preflight import check_for_spark
+    from pulse.runtime.jobs.secrets import REDACTION, concealing, resolved
+    from pulse.runtime.predict.spark_driver import start
+    from pulse.runtime.spark.session import session
+    from pulse.runtime.spark.stderr_filter import drain, without_chatter
 
     check_for_spark(job)
     settings: dict[str, Any] = {**REDACTION, **resolved(job.spark)}

@@ -32,7 +32,7 @@ def ship(
         --conf spark.pyspark.python=./environment/bin/python program.py
     """
     from pulse.commands.progress import Bar
-    from pulse.runtime.shipping import archive_settings, pack_environment
+    from pulse.runtime.spark.packaging import archive_settings, pack_environment
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise OptionError(f"{out}: expected a name that ends in .tar.gz, which Spark unpacks")

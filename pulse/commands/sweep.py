@@ -82,7 +82,7 @@ def sweep(
     from pulse.commands import options
     from pulse.commands.progress import Bar
     from pulse.commands.starting import session as started
-    from pulse.runtime.write import write_batches
+    from pulse.runtime.io.table_writer import write_batches
 
     begin = clock.perf_counter()
     _check(out, summary, heatmap, overwrite=overwrite, spark=engine == "spark")
@@ -117,7 +117,7 @@ def _check(
     out: str | None, summary: str | None, heatmap: Path | None, *, overwrite: bool, spark: bool
 ) -> None:
     """That all files can be written, before any work is done."""
-    from pulse.runtime.write import check
+    from pulse.runtime.io.table_writer import check
 
     if out is not None:
         check(out, overwrite=overwrite, folders=spark)

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from typing import Any
 
 from pulse.kernels import _jit
-from pulse.runtime.local import cores
+from pulse.runtime.execution.local_driver import cores
 
 _TOLD_EVERY = 10.0  # seconds
 

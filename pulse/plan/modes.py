@@ -42,7 +42,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of both modes by kind of window, as :mod:`pulse.runtime.mode_costs` measures them."""
+    """The costs of both modes by kind of window, as :mod:`pulse.benchmarks.calibrate_modes` measures them."""
 
     upstream: tuple[Cost, ...] = (Cost(2500.0, 0.2), Cost(2500.0, 0.75), Cost(2500.0, 0.1))
     downstream: tuple[Cost, ...] = (Cost(3500.0, 0.33), Cost(3500.0, 0.4), Cost(3300.0, 0.23))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.benchmarks.cores import here, on_cores
-from pulse.runtime import local
+from pulse.runtime.execution import local_driver
 
 TELL = "import os; print(len(os.sched_getaffinity(0)))"
 
@@ -36,7 +36,7 @@ def test_threads_and_processes_are_kept_to_as_many_cores_and_let_go_again() -> N
     with on_cores(1):
         asked.set()
         told.wait()
-        assert (here(), local.cores(), pa.cpu_count(), of_a_new_process()) == (1, 1, 1, 1)
+        assert (here(), local_driver.cores(), pa.cpu_count(), of_a_new_process()) == (1, 1, 1, 1)
     done.set()
     thread.join()
     assert seen == [1, len(before)]

@@ -14,7 +14,7 @@ from pulse.benchmarks.sea import PLACES, Sea
 from pulse.core.columns import Columns
 from pulse.language import parse
 from pulse.operators.fit.spec import FitSpec
-from pulse.runtime.standing import FAR
+from pulse.runtime.incremental.continuous_query import FAR
 
 
 @pytest.fixture(scope="module")

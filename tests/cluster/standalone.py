@@ -30,7 +30,7 @@ from typing import Any
 
 import pyspark
 
-from pulse.runtime.java import find_java
+from pulse.runtime.spark.java import find_java
 
 HOST = "127.0.0.1"
 LONGEST = 120.0  # seconds that a loaded machine may take to start one process

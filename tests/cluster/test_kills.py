@@ -12,12 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.runtime.predictive_job import Job
-from pulse.runtime.sinks import read_changes
+from pulse.runtime.jobs.sinks import read_changes
+from pulse.runtime.jobs.toml import Job
 from tests.cluster.gates import Gate, GatedParquet, executor_of, worker_of
 from tests.cluster.standalone import Cluster
-from tests.runtime import asking, test_modelling
-from tests.runtime.jobs import MACD, final, in_process, ran, rows, tick_job, ticks
+from tests.runtime.execution import asking
+from tests.runtime.fit import test_spark_driver
+from tests.runtime.jobs.running_jobs import MACD, final, in_process, ran, rows, tick_job, ticks
 
 KILLS = pytest.mark.parametrize("victim", [executor_of, worker_of], ids=["executor", "worker"])
 Victim = Callable[[Cluster], Callable[[str], int]]
@@ -26,15 +27,15 @@ Victim = Callable[[Cluster], Callable[[str], int]]
 @KILLS
 def test_a_fit(spark: SparkSession, cluster: Cluster, victim: Victim, tmp_path: Path) -> None:
     """The unit that is half read has written nothing yet, and those before it lie on the disk of who is killed."""
-    data = test_modelling.walk(6000)
-    paths = test_modelling.files(tmp_path / "in", data, [2500, 4100])
-    asked = {**test_modelling.ASKED, "keep_tuples": True}
+    data = test_spark_driver.walk(6000)
+    paths = test_spark_driver.files(tmp_path / "in", data, [2500, 4100])
+    asked = {**test_spark_driver.ASKED, "keep_tuples": True}
     gate = Gate(str(tmp_path / "gate"))
     gated = GatedParquet(key="k", time="t", gate=gate.folder, gated=5)
     with gate.kills(victim(cluster)) as killed:
         model = pulse.Session(spark=spark).fit(paths, **asked, format=gated, out=tmp_path / "model")
     assert len(killed) == 1
-    test_modelling.same(model, pulse.Session(engine="local").fit(paths, **asked))
+    test_spark_driver.same(model, pulse.Session(engine="local").fit(paths, **asked))
     assert [path.name for path in model.path.rglob("*.tmp")] == []
     assert [path.name for path in tmp_path.glob(".*")] == []
 

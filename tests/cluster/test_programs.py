@@ -11,11 +11,11 @@ from pathlib import Path
 import pyspark
 
 import pulse
-from pulse.runtime import shipping
+from pulse.runtime.spark import packaging as shipping
 from pulse.store.model import Model
 from tests.cluster.standalone import Cluster
 from tests.conftest import ROOT, archive_of_tests
-from tests.runtime.test_modelling import ASKED, files, same, walk
+from tests.runtime.fit.test_spark_driver import ASKED, files, same, walk
 
 PROGRAM = """
 import sys, pulse

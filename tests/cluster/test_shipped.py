@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pulse.runtime import shipping
+from pulse.runtime.spark import packaging as shipping
 from tests.cluster.standalone import Cluster
 from tests.conftest import ROOT
 

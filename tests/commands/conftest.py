@@ -4,7 +4,7 @@ import pytest
 
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, runner
-from tests.runtime.asking import prices
+from tests.runtime.execution.asking import prices
 
 
 @pytest.fixture

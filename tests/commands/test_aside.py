@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pulse.runtime.predictive_local import run_local
+from pulse.runtime.predict.local_driver import run_local
 from tests.commands.running import Run, refused
-from tests.runtime.test_asides import BAD, CSV, FIRST, local, text
+from tests.runtime.jobs.test_dead_letters import BAD, CSV, FIRST, local, text
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pulse.runtime import results
+from pulse.runtime.jobs import result_log
 from tests.commands.running import Run, refused
-from tests.runtime.test_results import rows, written
+from tests.runtime.jobs.test_result_log import rows, written
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def test_for_programs(run: Run, said: Path) -> None:
 
 def test_no_more_is_read_than_is_shown(run: Run, said: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    pieces = results.pieces
+    pieces = result_log.pieces
 
     def counted(file: Path, batch: int, **more: object) -> object:
         read.append(batch)
         return pieces(file, batch, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(results, "pieces", counted)
+    monkeypatch.setattr(result_log, "pieces", counted)
     run("changes", said, "--limit", "1")
     assert read == [0, 1]  # one more row tells whether there are more
     read.clear()

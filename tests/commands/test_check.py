@@ -12,8 +12,8 @@ import pytest
 from pulse.core.time import format_instant
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
-from tests.runtime.asking import MACD, prices, ticks
-from tests.runtime.test_accents import LINE, SPLIT, split
+from tests.runtime.accents.test_query_units import LINE, SPLIT, split
+from tests.runtime.execution.asking import MACD, prices, ticks
 
 WINDOWS = ("--param", "short=5", "--param", "long=20")
 DROP = f"{format_instant(SPLIT)} [[true, drop(price)]]"

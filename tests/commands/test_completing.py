@@ -18,7 +18,7 @@ from pulse.datasets.revision_readers import READERS
 from pulse.session import ENGINES
 from pulse.store.model import Model
 from tests.commands.running import Run
-from tests.runtime.asking import MACD, ticks
+from tests.runtime.execution.asking import MACD, ticks
 
 
 def offered(*words: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from pulse.store.model import Model
 from tests.commands.running import Run, refused
-from tests.runtime.asking import COLLISION, MACD, local, prices, tracks
+from tests.runtime.execution.asking import COLLISION, MACD, local, prices, tracks
 
 
 @pytest.fixture(scope="module")

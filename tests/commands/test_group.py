@@ -23,7 +23,7 @@ from pulse.commands.group import GROUPS
 from pulse.commands.progress import Bar
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run
-from tests.runtime.asking import MACD, ticks
+from tests.runtime.execution.asking import MACD, ticks
 
 HIGH = "select symbol, price from S where price > 20 sample every 1 s"
 PULSE = str(Path(sys.executable).with_name("pulse"))
@@ -147,10 +147,10 @@ def _files(folder: Path) -> list[str]:
 def test_an_interrupted_fit_leaves_no_model(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pulse.runtime import local_modelling
+    from pulse.runtime.fit import local_driver
 
     pq.write_table(ticks(), tmp_path / "ticks.parquet", row_group_size=50)
-    monkeypatch.setattr(local_modelling, "write_part", _interrupting(local_modelling.write_part))
+    monkeypatch.setattr(local_driver, "write_part", _interrupting(local_driver.write_part))
     asked = ("--key", "symbol", "--time", "t", "--model", "price:step", "--error", "0.5", *LOCAL)
     done = run("fit", tmp_path / "ticks.parquet", *asked, "--out", tmp_path / "new" / "model")
     assert done == (130, "", "pulse: interrupted; nothing is left half-written\n")

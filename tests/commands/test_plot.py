@@ -13,7 +13,7 @@ import pytest
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
 from tests.plot.pages import check_page
-from tests.runtime.asking import MACD, local, ticks, vessels
+from tests.runtime.execution.asking import MACD, local, ticks, vessels
 
 pytest.importorskip("matplotlib")
 

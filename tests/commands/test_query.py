@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
-from tests.runtime.asking import MACD, SECOND, START, local, rows_of, table
+from tests.runtime.execution.asking import MACD, SECOND, START, local, rows_of, table
 
 SAMPLED = "select symbol, price from S where price > 20 sample every 1 s"
 BOUND = ("--param", "short=4", "--param", "long=12")

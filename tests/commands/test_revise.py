@@ -15,7 +15,7 @@ from pulse.datasets.generators.revision_loads import generate_load
 from pulse.store.errors import HistoryGoneError
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, refused
-from tests.runtime.revising import fitted, stream, wrong
+from tests.runtime.incremental.revising import fitted, stream, wrong
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_an_interrupt_leaves_the_version(
             logging.exception("KeyboardInterrupt while sending command.")
             raise
 
-    monkeypatch.setattr("pulse.runtime.revise.revise_units", interrupted)
+    monkeypatch.setattr("pulse.runtime.revise.driver.revise_units", interrupted)
     done = run("revise", model.path, "--revisions", load, *LOCAL)
     assert (done.code, done.out, done.err) == (130, "", "pulse: interrupted; version 1 stands\n")
     assert not caplog.records

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from pulse import cli
 from pulse.core.errors import PulseError
-from pulse.runtime.predictive import start
-from pulse.runtime.predictive_job import read_job
-from pulse.runtime.sinks import read_changes
-from tests.runtime.climbing import TOML
+from pulse.runtime.jobs.sinks import read_changes
+from pulse.runtime.jobs.toml import read_job
+from pulse.runtime.predict.spark_driver import start
+from tests.runtime.jobs.climbing import TOML
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pulse.cli import app
 from pulse.core.errors import PulseError
-from pulse.runtime import shipping
+from pulse.runtime.spark import packaging as shipping
 
 
 @pytest.fixture(autouse=True)

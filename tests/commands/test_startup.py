@@ -12,7 +12,7 @@ import pytest
 
 from pulse.commands.starting import leave_pandas_out
 from pulse.store.model import Model
-from tests.runtime.asking import MACD
+from tests.runtime.execution.asking import MACD
 
 PULSE = str(Path(sys.executable).with_name("pulse"))
 HEAVY = {"matplotlib", "numba", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "sqlglot"}

@@ -11,7 +11,7 @@ import pytest
 
 from pulse.store.model import Model
 from tests.commands.running import Run, refused
-from tests.runtime.asking import MACD, local, rows_of
+from tests.runtime.execution.asking import MACD, local, rows_of
 
 GRID = ("--param", "short=2,4", "--param", "long=8:16:4")
 

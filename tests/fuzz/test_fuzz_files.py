@@ -20,8 +20,8 @@ from pulse.core.schema import StreamSchema
 from pulse.datasets.registry import detect, get_format
 from pulse.datasets.revision_readers import detect_reader, read_revisions
 from pulse.datasets.splits import read_splits
-from pulse.runtime.source_files import SourceError
-from pulse.runtime.text_tuples import Dialect, read_csv, read_json
+from pulse.runtime.io.lenient_text import Dialect, read_csv, read_json
+from pulse.runtime.jobs.file_source import SourceError
 from tests.fuzz.harness import NASTY, a_share, answer, damaged_bytes, put
 
 TICKS = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "step", "size": "step"})
@@ -110,8 +110,8 @@ def revisions(schema: StreamSchema = TICKS, reader: str | None = None) -> Job:
 
 def of_job(read: Callable[[Path], pa.Table]) -> Job:
     """Reads a file of a running job, which names the errors of Arrow's itself."""
-    from pulse.runtime.predictive_job import StreamJob
-    from pulse.runtime.source_files import readable
+    from pulse.runtime.jobs.file_source import readable
+    from pulse.runtime.jobs.toml import StreamJob
 
     def job(path: Path) -> Any:
         stream = StreamJob("S", "files", ("symbol",), "t", {"price": "step"}, "1 s", format=path.suffix[1:])

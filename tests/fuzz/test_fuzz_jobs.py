@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pulse.core.encoding.types import form_of
 from pulse.core.errors import PulseError
-from pulse.runtime.predictive_checkpoint import CheckpointError
-from pulse.runtime.predictive_job import Job, job_of, read_job
-from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictive_packing import StateError, pack_state, unpack_state
-from pulse.runtime.sources import predictor_of
+from pulse.runtime.jobs.checkpoint import CheckpointError
+from pulse.runtime.jobs.sources import predictor_of
+from pulse.runtime.jobs.toml import Job, job_of, read_job
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.state_codec import StateError, pack_state, unpack_state
 from tests.fuzz.harness import (
     NASTY,
     a_share,
@@ -27,7 +27,7 @@ from tests.fuzz.harness import (
     json_values,
     put,
 )
-from tests.runtime.climbing import climbing
+from tests.runtime.jobs.climbing import climbing
 
 STREAM = {
     "source": "files",

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from pulse.core.encoding.codec import EncodingError
 from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
-from pulse.runtime import predictive_forms as forms
-from pulse.runtime.predictive_checkpoint import CheckpointError
-from pulse.runtime.predictive_job import Job
-from pulse.runtime.predictive_local import run_local
-from pulse.runtime.predictive_packing import _HEADER, VERSION, checksum_of, unpack_state
+from pulse.runtime.jobs.checkpoint import CheckpointError
+from pulse.runtime.jobs.toml import Job
+from pulse.runtime.predict import state_schema as forms
+from pulse.runtime.predict.local_driver import run_local
+from pulse.runtime.predict.state_codec import _HEADER, VERSION, checksum_of, unpack_state
 from pulse.stream.units.affine import Affine
 from pulse.validation.online.validator import ValidatorState
 from tests.core.encoding.encoded import parts_of, put_together
 from tests.fuzz.harness import a_share, answer
-from tests.runtime.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
-from tests.runtime.jobs import arrive
+from tests.runtime.accents.accented_jobs import ACCENT, EVERY, SECOND, cut, split, the_job, ticks
+from tests.runtime.jobs.running_jobs import arrive
 
 SUM = "select sum(price) as total from S error within 1%"
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from pulse.plot.curves import COLUMNS
 from pulse.plot.shading import column_shares
 from pulse.plot.style import SHADES
 from pulse.store.model import Model
-from tests.runtime.asking import MACD, local, prices
+from tests.runtime.execution.asking import MACD, local, prices
 
 pytest.importorskip("matplotlib")
 

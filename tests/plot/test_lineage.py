@@ -11,7 +11,7 @@ from pulse.plot import PlotError, plot_lineage
 from pulse.plot.style import RED
 from pulse.store.model import Model
 from pulse.validation.lineage_queries import causes
-from tests.runtime.asking import local, prices
+from tests.runtime.execution.asking import local, prices
 
 pytest.importorskip("matplotlib")
 

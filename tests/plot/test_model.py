@@ -14,7 +14,7 @@ from pulse.core import SegmentBatch, StreamSchema
 from pulse.core.errors import PulseError
 from pulse.plot import PlotError, plot_model
 from pulse.store.model import Model
-from tests.runtime.asking import START, local, prices, ticks
+from tests.runtime.execution.asking import START, local, prices, ticks
 
 pytest.importorskip("matplotlib")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.plot import PlotError, parameters_of, plot_sweep
-from tests.runtime.asking import MACD, local, prices
+from tests.runtime.execution.asking import MACD, local, prices
 
 pytest.importorskip("matplotlib")
 

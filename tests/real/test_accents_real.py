@@ -16,10 +16,10 @@ import pytest
 import pulse
 from pulse.core.time import parse_instant
 from pulse.operators.output.apply_changes import apply_changes
-from pulse.runtime.predictive_job import job_of
-from pulse.runtime.predictive_local import run_local
+from pulse.runtime.jobs.toml import job_of
+from pulse.runtime.predict.local_driver import run_local
 from pulse.store.model import Model
-from tests.runtime.asking import rows_of
+from tests.runtime.execution.asking import rows_of
 
 FILE = "trades_us_equities_20131007_09.parquet"
 SPLIT = parse_instant("2013-10-08T11:00:00")

@@ -25,8 +25,8 @@ from pulse.datasets.generators.generate import frame
 from pulse.datasets.registry import get_format
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 from tests.truth.predicted import Changelog, able, compare, curves
 
 KNOT = 1852.0 / 3600.0

@@ -14,10 +14,10 @@ import pytest
 import pulse
 from pulse.core.time import format_instant
 from pulse.datasets.taq.corrections import read_corrections
-from pulse.runtime.revised_job import GRACE
+from pulse.runtime.incremental.version_diff import GRACE
 from pulse.store.model import Model
-from tests.runtime.asking import MACD
-from tests.runtime.revising import rows
+from tests.runtime.execution.asking import MACD
+from tests.runtime.incremental.revising import rows
 
 LOCAL = pulse.Session(engine="local")
 MINUTE = 60_000_000

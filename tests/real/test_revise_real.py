@@ -13,7 +13,7 @@ import pulse
 from pulse.datasets.arrivals import read_arrivals
 from pulse.datasets.taq.corrections import read_corrections
 from pulse.store.model import Model
-from tests.runtime.revising import wrong
+from tests.runtime.incremental.revising import wrong
 
 LOCAL = pulse.Session(engine="local")
 

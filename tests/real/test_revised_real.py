@@ -18,9 +18,9 @@ from pulse.datasets.taq.corrections import read_corrections
 from pulse.store.model import Model
 from tests.commands.running import LOCAL as IN_PROCESS
 from tests.commands.running import Run, runner
-from tests.runtime.asking import MACD
-from tests.runtime.revising import wrong
-from tests.runtime.test_revised import check_segments, check_tuples, without_bounds
+from tests.runtime.execution.asking import MACD
+from tests.runtime.incremental.revising import wrong
+from tests.runtime.results.test_answer_diff import check_segments, check_tuples, without_bounds
 from tests.truth import windows
 from tests.truth.measure import assess_tuples
 from tests.truth.pieces import tracks

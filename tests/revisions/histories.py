@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pulse
 from pulse.datasets.generators.revision_loads import Load, generate_load
 from pulse.store.model import Model
-from tests.runtime.asking import COLLISION, FOLLOWING, MACD
+from tests.runtime.execution.asking import COLLISION, FOLLOWING, MACD
 
 LOCAL = pulse.Session(engine="local")
 START = 1_600_000_000_000_000

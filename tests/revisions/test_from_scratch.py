@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pulse.stream.revisions import Revisions
 from tests.revisions.histories import KINDS, LOCAL, QUERIES, fitted, keys_of, load_of, rows_of, stream
-from tests.runtime.test_revised import check_segments, check_tuples, without_bounds
+from tests.runtime.results.test_answer_diff import check_segments, check_tuples, without_bounds
 
 MODES = ("upstream", "downstream", "adaptive")
 few = settings(max_examples=int(os.environ.get("PULSE_SEEDS") or 3))

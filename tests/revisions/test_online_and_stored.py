@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.predictor import Predictor
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
 from pulse.validation.revisions.history import Retention
 from tests.revisions.histories import LOCAL, SECOND
 from tests.validation.revised_streams import STEPS, Line, corrected, revised, table

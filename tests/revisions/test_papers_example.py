@@ -22,8 +22,8 @@ from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
-from pulse.runtime.delta import Changed
-from pulse.runtime.revising import Reviser
+from pulse.runtime.incremental.delta import Changed
+from pulse.runtime.incremental.view import Reviser
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, runner
 

@@ -13,7 +13,7 @@ from pulse.datasets.generators.revision_loads import Load
 from pulse.store.model import Model
 from tests.revisions.histories import LOCAL, QUERIES, fitted, keys_of, load_of, rows_of, stream
 from tests.revisions.test_from_scratch import same
-from tests.runtime.test_revised import check_tuples, without_bounds
+from tests.runtime.results.test_answer_diff import check_tuples, without_bounds
 
 NAMES = ("filter of lines", "sum of tuples", "macd", "following", "collision")
 

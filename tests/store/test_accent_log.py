@@ -12,7 +12,7 @@ from pulse.core.time import format_instant
 from pulse.store.errors import StoreError
 from pulse.store.model import Model
 from pulse.stream.accents.accents import Accent, AccentError
-from tests.runtime.asking import SECOND, START, local, ticks
+from tests.runtime.execution.asking import SECOND, START, local, ticks
 
 SPLIT = START + 30 * SECOND
 LINE = f"{format_instant(SPLIT)} [[symbol = 'b', alter(price, y / 4)]]"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.runtime.write import OutputError
+from pulse.runtime.io.table_writer import OutputError
 from pulse.session import Session
 from pulse.store.atomic_publish import staged
 from pulse.store.errors import ModelExistsError, WriteError

@@ -9,7 +9,7 @@ import polars
 import pyarrow as pa
 
 import pulse
-from tests.runtime.asking import prices
+from tests.runtime.execution.asking import prices
 
 
 def test_a_line_says_what_it_is_of(tmp_path: Path) -> None:

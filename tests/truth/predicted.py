@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.language import parse
-from pulse.runtime.prediction import Prediction
-from pulse.runtime.standing import Standing
+from pulse.runtime.incremental.continuous_query import Standing
+from pulse.runtime.predict.engine import Prediction
 from tests.truth.pieces import SECOND, Long
 
 PLACES = (0.02, 0.5, 0.97)  # of every cell: instants that are looked at

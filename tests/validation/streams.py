@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, Scan, scans
-from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.execution.evaluator import Evaluation
 from pulse.validation.inversion.allotment import Allotment
 
 SECOND = 1_000_000

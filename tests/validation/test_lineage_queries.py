@@ -56,7 +56,7 @@ def test_through_a_window_of_a_real_plan() -> None:
     lists = pa.array([[cause(i)] for i in range(4)], LINEAGE)
     from dataclasses import replace
 
-    from pulse.runtime.evaluate import Evaluation
+    from pulse.runtime.execution.evaluator import Evaluation
 
     leaf = replace(relation, lineage=Lineage.of(lists))
     segments = Evaluation({plan.input: leaf}).segments(plan).to_segments()

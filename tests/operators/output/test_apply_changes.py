@@ -14,9 +14,9 @@ import pytest
 import pulse
 from pulse.core.errors import UnknownColumnError
 from pulse.operators.output.apply_changes import ChangelogError, apply_changes
-from pulse.runtime.predictive_job import Job, job_of
-from pulse.runtime.predictive_local import run_local
-from pulse.runtime.sinks import read_changes
+from pulse.runtime.jobs.sinks import read_changes
+from pulse.runtime.jobs.toml import Job, job_of
+from pulse.runtime.predict.local_driver import run_local
 
 SCHEMA = pa.schema(
     [

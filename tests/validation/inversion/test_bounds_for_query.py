@@ -15,7 +15,7 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Filter, Node, Project, Scan, Window, scans
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit
-from pulse.runtime.evaluate import Evaluation
+from pulse.runtime.execution.evaluator import Evaluation
 from pulse.validation.inversion.bounds_for_query import NoBoundError, for_query
 from tests.validation.streams import SECOND, Stream, evaluation, scan, streams
 

@@ -1,0 +1,1 @@
+"""Follow accents and punctuation: units and attributes that change while a query runs."""

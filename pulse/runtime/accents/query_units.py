@@ -1,0 +1,278 @@
+"""What a job does about accents: what it reads in the units of the start, and its answer restated (semantics 8.2-8.5, 8.8).
+
+Workers get it with the job: they see all accents, whatever data they have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pulse.core.certainty import ABSENT
+from pulse.core.errors import PulseError
+from pulse.core.schema import Truth
+from pulse.core.segment.order import Ranges, narrow
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.to_base_units import UndoneRounding
+from pulse.plan.accents.query_effects import Accented, accented
+from pulse.plan.nodes import Across, Node, scans, walk
+from pulse.runtime.accents.stored_units import Undoing
+from pulse.store.accent_log import log_from, unknown
+from pulse.store.model import Model
+from pulse.store.model_ref import Stored
+from pulse.stream.accents.accents import AccentError
+from pulse.stream.accents.admissibility import UnsupportedAccentError
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.accents.policy import Policy
+from pulse.stream.descriptions.description import Domain
+from pulse.stream.propagation.state import Mode
+from pulse.stream.units.step_maps import Located
+from tests.oracles.plan_of_rows import AbortedError
+
+AS_OF = " as of "
+
+
+class QueryAbortedError(AbortedError):
+    """The query met an accent that it cannot go on after; ``emitted`` is its answer before that instant, which stays valid."""
+
+    emitted: Any = None
+
+
+def aborted(reason: str, emitted: Any) -> QueryAbortedError:
+    """The error that ends a query, with what it gave."""
+    error = QueryAbortedError(reason)
+    error.emitted = emitted
+    return error
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What is asked about accents: logs by stream, for models that were fitted without theirs; policies by stream; and whether
+    operators may hold accents (``accumulate``) or abort where their output cannot say what is described. With ``later`` the logs
+    come after those that models hold already: to see what would become of them."""
+
+    logs: Mapping[str, AccentLog] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    mode: Mode = "accumulate"
+    later: bool = False
+
+
+@dataclass(frozen=True)
+class Restating:
+    """What is done to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
+
+    alter: Alter
+    cease: Cease
+    end: int | None = None
+    reason: str = ""
+
+    def segments(self, relation: Relation) -> Relation:
+        """In the units in force at each instant, up to the end."""
+        relation = self.alter.segments(self.cease.segments(relation))
+        if self.end is None:
+            return relation
+        keep, lo, hi = narrow(Ranges(relation.group, relation.ref, relation.lo, relation.hi), None, self.end)
+        rows = keep.nonzero()[0]
+        return relation.take(rows, lo=lo[rows], hi=hi[rows])
+
+    def samples(self, samples: Samples) -> Samples:
+        """The same at instants."""
+        return self._ended(self.alter.samples(self.cease.samples(samples)))
+
+    def on_stretches(self, samples: Samples) -> tuple[Samples, dict[str, Located] | None]:
+        """The same, with what is left to alter while tuples are made of them."""
+        found = self.alter.on_stretches(samples)
+        if found is None:
+            return self.samples(samples), None
+        return self._ended(self.cease.samples(samples)), found
+
+    def _ended(self, samples: Samples) -> Samples:
+        if self.end is None:
+            return samples
+        late = samples.times >= self.end
+        return replace(samples, certainty=np.where(late, np.uint8(ABSENT), samples.certainty))
+
+
+@dataclass(frozen=True)
+class JobAccents:
+    """For the streams of a plan by the names of its scans; picklable."""
+
+    undoing: Mapping[str, Undoing] = field(default_factory=dict)
+    restating: Restating | None = None
+
+    @property
+    def ends(self) -> str:
+        """Why the query ends at an accent; empty where it goes on."""
+        return "" if self.restating is None or self.restating.end is None else self.restating.reason
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise the error of a query that ends at an accent, with what it gave."""
+        if self.ends:
+            raise aborted(self.ends, emitted)
+
+
+NO_ACCENTS = JobAccents()
+AS_STORED = Evolution()
+
+
+def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> dict[str, AccentLog]:
+    """The logs of the streams that a plan reads: those stored with their models, or given."""
+    found: dict[str, AccentLog] = {}
+    for name in sorted({scan.stream for scan in scans(plan)}):
+        stored = paths[name].open().accents
+        given = evolution.logs.get(name, evolution.logs.get(name.partition(AS_OF)[0]))
+        if stored is not None and given is not None and evolution.later:
+            stored = stored + unknown(stored, given)
+        elif stored is not None and given is not None:
+            raise AccentError(
+                f"accents of stream {name}: its model was fitted with {len(stored)} accents and holds them already; "
+                "give a log only for a model that was fitted without"
+            )
+        log = stored if stored is not None else given
+        if log is not None:
+            found[name] = log
+    return found
+
+
+def follow(
+    plan: Node,
+    paths: Mapping[str, Stored],
+    evolution: Evolution,
+    *,
+    told: bool = False,
+    first: int | None = None,
+    logs: Mapping[str, AccentLog] | None = None,
+) -> Accented:
+    """What becomes of the accents of a plan's streams, all or the first ones of each; the plan is not rewritten yet."""
+    logs = logs_of(plan, paths, evolution) if logs is None else logs
+    if first is not None:
+        logs = {name: log[:first] for name, log in logs.items()}
+    policies = {name: _policy(evolution, name) for name in logs}
+    domains = {name: _domain(paths[name].open(), log) for name, log in logs.items() if _loses_keys(plan)}
+    return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
+
+
+def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> JobAccents:
+    """What the workers of a job do about accents."""
+    logs = logs_of(plan, paths, evolution)
+    if not logs:
+        return NO_ACCENTS
+    if any(name in evolution.logs or name.partition(AS_OF)[0] in evolution.logs for name in logs):
+        return _made(plan, paths, evolution, logs)
+    policies = tuple((name, _policy(evolution, name)) for name in sorted(logs))
+    content = tuple((name, paths[name], paths[name].open().stamp) for name in sorted(logs))
+    key = plan, evolution.mode, policies, content
+    known = _planned.get(key)
+    if known is None:
+        if len(_planned) >= _REMEMBERED:
+            _planned.clear()
+        known = _planned[key] = _made(plan, paths, evolution, logs)
+    return known
+
+
+_REMEMBERED = 32  # plans whose accents were worked out; asked again, of the same models, they are there
+_planned: dict[Any, JobAccents] = {}
+
+
+def _made(
+    plan: Node, paths: Mapping[str, Stored], evolution: Evolution, logs: Mapping[str, AccentLog]
+) -> JobAccents:
+    found = follow(plan, paths, evolution, logs=logs)
+    undoing = {
+        name: one
+        for name, log in logs.items()
+        if (one := _undoing(paths[name].open(), log, _policy(evolution, name))) is not None
+    }
+    if found.is_empty:
+        return JobAccents(undoing)
+    restating = Restating(Alter(found.steps()), Cease(found.ends()), found.aborted_at, found.reason)
+    return JobAccents(undoing, restating)
+
+
+def _policy(evolution: Evolution, name: str) -> Policy:
+    return evolution.policies.get(name, evolution.policies.get(name.partition(AS_OF)[0], Policy()))
+
+
+def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
+    """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
+    time = model.schema.time
+    evolving = Alter(log.evolving(policy).steps(time)).inverse()
+    cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
+    if model.manifest.accents is None:
+        # A tuple of before is held until the next one, whatever the accent: only what begins after it is surely in its units.
+        held, lines = (
+            frozenset(name for name, truth in model.schema.modelled if truth is one)
+            for one in (Truth.STEP, Truth.LINEAR)
+        )
+        alters: tuple[Alter, ...] = (replace(evolving, held=held, lines=lines),)
+    else:
+        rounding = UndoneRounding.of(log, model.schema)
+        if not log.ignored(policy).steps(time):
+            there = cease.steps or rounding is not None
+            return Undoing((), _name(log, policy), cease, rounding) if there else None
+        if log.needs_tuples(model.schema):
+            raise UnsupportedAccentError(
+                f"{model.path}: its fit undid accents that only its tuples can tell, and so cannot show values as recorded, as "
+                "the policy to ignore alter data asks; fit the tuples without these accents"
+            )
+        return Undoing((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
+    return Undoing(alters, _name(log, policy), cease)
+
+
+def _name(log: AccentLog, policy: Policy) -> str:
+    return hashlib.sha256(json.dumps([log.to_json(), repr(policy)]).encode()).hexdigest()
+
+
+def _loses_keys(plan: Node) -> bool:
+    return any(isinstance(node, Across) for node in walk(plan))
+
+
+def _domain(model: Model, log: AccentLog) -> Domain:
+    """The values that key columns have in a model, of those that descriptions speak of: no other row will ever come."""
+    said = {name for one in log.controls for name in one.description.attributes}
+    named = [name for name in model.schema.key_names if name in said]
+    if not named:
+        return Domain()
+    keys = model.keys()
+    if not keys.num_rows:
+        return Domain()
+    return Domain.of(**{name: set(keys.column(name).to_pylist()) for name in named})
+
+
+class EvolutionError(PulseError, ValueError):
+    """Accents or policies of streams that a query does not have."""
+
+
+def evolution_of(
+    schemas: Mapping[str, Any], accents: Any, policies: Any, *, accumulate: bool = True, later: bool = False
+) -> Evolution:
+    """What a user asks: logs and policies by stream, or one for the only stream."""
+    logs = {
+        name: log
+        for name, given in _by_stream(accents, schemas, "accents").items()
+        if (log := log_from(given, None, schemas[name], raw=later)) is not None
+    }
+    chosen = {name: Policy.of(given) for name, given in _by_stream(policies, schemas, "policy", True).items()}
+    return Evolution(logs, chosen, "accumulate" if accumulate else "abort", later)
+
+
+def _by_stream(given: Any, schemas: Mapping[str, Any], what: str, every: bool = False) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if isinstance(given, Mapping) and not (every and set(given) <= {"add", "drop", "alter"}):
+        for name in given:
+            if name not in schemas:
+                raise EvolutionError(f"{what}: there is no stream {name!r}; there are {', '.join(schemas)}")
+        return dict(given)
+    if every or len(schemas) == 1:
+        return dict.fromkeys(schemas, given)
+    raise EvolutionError(
+        f"{what}: say of which stream, as there are {', '.join(schemas)}: {what}={{'NAME': …}}"
+    )

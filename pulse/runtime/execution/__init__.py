@@ -1,0 +1,1 @@
+"""Run a bound query plan over stored models, in this process or on Spark."""

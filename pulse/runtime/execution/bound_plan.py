@@ -1,0 +1,253 @@
+"""A query made ready to run: planned, cut into fragments, and bound to the models it reads. Picklable: workers get it whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from pulse.core.bounds import ErrorBound
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import TRUE, Constant, Expression, Parameter
+from pulse.operators.output.sampling import OWN_INSTANTS
+from pulse.operators.output.summary import schema as summary_schema
+from pulse.operators.relational.spatial_grid import ResolvedGrid, cell_size
+from pulse.plan.closings import exchanged_instants
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.fragments import Fragment, fragments
+from pulse.plan.nodes import Across, Exchange, Grid, Join, Node, PlanError, Scan, scans, transform, walk
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.plan.symmetry import same_but_for_names
+from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
+from pulse.runtime.execution.scan import Reading, as_scanned, keys_of, read, reading
+from pulse.store.manifest import LayerFile, PartFile
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import ROWS, Unit, units
+
+_BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
+
+
+class RateError(PulseError, ValueError):
+    """Tuples were asked of a query that says no rate."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
+    is partial summaries (:mod:`pulse.operators.output.summary`) of either. With ``spans`` only segments that reach into these
+    times (microseconds) are read."""
+
+    query: Query
+    paths: Mapping[str, Stored]
+    rate: int | None
+    lineage: bool = False
+    summary: bool = False
+    grids: Mapping[Exchange, ResolvedGrid] = field(default_factory=dict)
+    spans: Sequence[tuple[int, int]] | None = None
+    accents: JobAccents = NO_ACCENTS
+
+    @cached_property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """In the order in which they can run; the last gives the result."""
+        return fragments(self.query.plan)
+
+    @property
+    def columns(self) -> Columns:
+        """What the result has: the plan's columns, with only the keys that are selected."""
+        of_plan = self.query.plan.columns
+        kept = tuple((name, type_) for name, type_ in of_plan.key if name in self.query.select)
+        return replace(of_plan, key=kept)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        if self.summary:
+            return summary_schema(self.columns.modelled)
+        if self.rate is None:
+            return self.columns.segment_schema(lineage=self.lineage)
+        return self.columns.tuple_schema(self.query.select)
+
+    def producers(self, fragment: Fragment) -> tuple[tuple[int, Exchange, Fragment], ...]:
+        """Each exchange that the fragment takes from, its arc, and the fragment that feeds it; twins are fed once."""
+        by_root = {one.root: one for one in self.fragments}
+        twins = self.twins(fragment)
+        return tuple(
+            (arc, leaf, by_root[leaf.input])
+            for arc, leaf in enumerate(fragment.exchanges)
+            if arc not in twins
+        )
+
+    def twins(self, fragment: Fragment) -> dict[int, int]:
+        """The arcs over which the same rows would come as over an earlier one, by other names: a stream paired with itself."""
+        leaves = fragment.exchanges
+        alike = (
+            (arc, first)
+            for arc, leaf in enumerate(leaves)
+            for first in reversed(range(arc))
+            if self._alike(leaves[first], leaf)
+        )
+        return dict(alike)  # the earliest comes last
+
+    def _alike(self, one: Exchange, other: Exchange) -> bool:
+        """Whether two exchanges bring the same rows to the same places, but for names."""
+        here, there = self.grids.get(one), self.grids.get(other)
+        names = same_but_for_names(one.input, other.input)
+        if names is None or here is None or there is None:
+            return False
+        position = None if here.position is None else tuple(names[name] for name in here.position)
+        return position == there.position and replace(here, position=None) == replace(there, position=None)
+
+    def reading(self, fragment: Fragment) -> Reading:
+        """What a fragment over scans reads."""
+        own = tuple(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
+        undoing = self.accents.undoing.get(own[0].stream)
+        return reading(self.paths[own[0].stream], own[0].stored, own, lineage=self.lineage, undoing=undoing)
+
+    def keys(self, fragment: Fragment) -> Expression:
+        """Of which keys it reads segments: those that any of its scans wants."""
+        return keys_of(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
+
+    def units(self, fragment: Fragment, at_least: int = 1) -> tuple[Unit, ...]:
+        """What the workers of a fragment over scans read, one each."""
+        model = self.reading(fragment).stored.open()
+        return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
+
+    @cached_property
+    def instants(self) -> frozenset[Exchange]:
+        """The exchanges over which go points at the asked rate."""
+        if self.rate is None or self.query.plan.columns.points:
+            return frozenset()
+        return exchanged_instants(self.fragments[-1].root)
+
+    @cached_property
+    def places(self) -> int:
+        """Into how many places an exchange by keys scatters: so that one holds about as much as a unit."""
+        rows = sum(stored.open().manifest.segments for stored in self.paths.values())
+        return max(16, math.ceil(2 * rows / ROWS))
+
+    @property
+    def errors(self) -> tuple[tuple[str | None, ErrorBound], ...]:
+        """The bounds that the query states."""
+        return tuple((name, bound) for name, bound in self.query.errors if isinstance(bound, ErrorBound))
+
+    def possible(self, exchanged: bool) -> bool:
+        """Whether a fragment must find possible ranges: because they are asked, or because a merge above needs them."""
+        return self.query.possible or (
+            exchanged and any(isinstance(node, Across) for node in walk(self.query.plan))
+        )
+
+
+def prepare(
+    query: Query,
+    paths: Mapping[str, str | Stored],
+    *,
+    tuples: bool,
+    lineage: bool = False,
+    summary: bool = False,
+    evolution: Evolution = AS_STORED,
+) -> Job:
+    """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
+    rate = rate_of_tuples(query) if tuples else None
+    query, paths = at_versions(query, paths)
+    plan = place_exchanges(optimise(query.plan))
+    used = {scan.stream for scan in scans(plan)}
+    pinned = {name: Stored.of(paths[name]).pinned() for name in sorted(used)}
+    accents = job_accents(query.plan, pinned, evolution)
+    job = Job(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
+    return replace(job, grids=_grids(plan, job.paths))
+
+
+def rate_of_tuples(query: Query) -> int:
+    """The rate at which a bound query is sampled into tuples; of points, that which gives them as they are."""
+    if query.plan.columns.points:
+        return OWN_INSTANTS
+    if query.rate is None:
+        raise RateError(
+            "query: tuples of a selective query need a rate; end it with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+        )
+    return query.rate
+
+
+def at_versions(query: Query, paths: Mapping[str, str | Stored]) -> tuple[Query, dict[str, Stored]]:
+    """The query with every stream under a name of its own for each moment that it is read as of, and where those are stored."""
+    found = {name: Stored.of(path) for name, path in paths.items()}
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Scan) or node.at is None:
+            return node
+        version, time = node.at.version, node.at.time
+        assert not isinstance(version, Parameter)
+        assert not isinstance(time, Parameter)
+        name = f"{node.stream} {node.at}"
+        here = found[node.stream]
+        found[name] = Stored(here.path, version or (here.version if time is None else None), time)
+        return replace(node, stream=name, at=None)
+
+    return replace(query, plan=transform(query.plan, change)), found
+
+
+def _grids(plan: Node, paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
+    """The grid of each pair join, the same for both of its sides."""
+    found: dict[Exchange, ResolvedGrid] = {}
+    for node in walk(plan):
+        if isinstance(node, Join):
+            sides = [one for one in node.inputs if isinstance(one, Exchange) and isinstance(one.by, Grid)]
+            if sides:
+                found |= _resolved(sides, paths)
+    return found
+
+
+def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
+    """Buckets and cells from the models alone, so that every runtime cuts alike.
+
+    Buckets are long against the windows above, whose margins are solved twice. Cells of space are only made where a bucket
+    would hold more than a unit.
+    """
+    models = {scan.stream: paths[scan.stream].open() for side in sides for scan in scans(side)}
+    files = [file for model in models.values() for file in model.manifest.files]
+    bounds: list[PartFile | LayerFile] = [*files, *(layer for file in files for layer in file.layers)]
+    starts = [one.start for one in bounds if one.start is not None]
+    ends = [one.end for one in bounds if one.end is not None]
+    span = max(ends) - min(starts) if starts else 0
+    grids = [side.by for side in sides if isinstance(side.by, Grid)]
+    margin = max(sum(one for one in grid.margin if isinstance(one, int)) for grid in grids)
+    least = max(grid.bucket for grid in grids if isinstance(grid.bucket, int))
+    bucket = max(least, math.ceil(span / _BUCKETS / 1_000_000) * 1_000_000)
+    rows = sum(file.rows for file in files) / max(1.0, span / bucket)
+    spread = rows > ROWS and all(grid.position is not None for grid in grids)
+    cell = (
+        max(_cell(side, grid, paths, bucket) for side, grid in zip(sides, grids, strict=True))
+        if spread
+        else 1.0
+    )
+    return {
+        side: ResolvedGrid(grid.position, _reach(grid), bucket, margin, cell, math.ceil(2 * rows / ROWS))
+        if spread
+        else ResolvedGrid(None, 0.0, bucket, margin, 1.0)
+        for side, grid in zip(sides, grids, strict=True)
+    }
+
+
+def _cell(side: Exchange, grid: Grid, paths: Mapping[str, Stored], bucket: int) -> float:
+    """The size of a cell from a sample of what is exchanged: the first unit of a stream whose positions it has, unaltered."""
+    assert grid.position is not None
+    for scan in scans(side):
+        if all(name in scan.columns.modelled for name in grid.position) and not scan.models:
+            wanted = reading(paths[scan.stream], scan.stored, (scan,), lineage=False)
+            first = units(wanted.stored.open())[0]
+            return cell_size(as_scanned(read(wanted, first), scan), grid.position, _reach(grid), bucket)
+    return 20.0 * _reach(grid)
+
+
+def _reach(grid: Grid) -> float:
+    reach = grid.reach
+    if reach is None:
+        return 0.0
+    if not isinstance(reach, Constant) or isinstance(reach.value, (str, bool)):
+        raise PlanError(f"query: the distance {reach} is no number")
+    return float(reach.value) * grid.stretch

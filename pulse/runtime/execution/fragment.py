@@ -1,0 +1,171 @@
+"""What a worker does, whoever the worker is: a fragment over what it read or received, its output as results or as parcels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import ABSENT
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.samples import Samples
+from pulse.operators.output.bound_check import Miss, Within
+from pulse.operators.output.sampling import to_tuples
+from pulse.operators.output.summary import of_samples, of_segments, to_batch
+from pulse.operators.relational.join import renamed
+from pulse.operators.relational.spatial_grid import PairHome, within
+from pulse.plan.fragments import Fragment
+from pulse.plan.nodes import Exchange, Node, Scan
+from pulse.plan.required_fit import advice
+from pulse.runtime.execution.bound_plan import Job
+from pulse.runtime.execution.evaluator import Evaluation, without_possible
+from pulse.runtime.execution.exchange import Parcel, gathered, parcels
+from pulse.runtime.execution.region_scan import overlapping
+from pulse.runtime.execution.scan import as_scanned, read
+from pulse.store.read_units import Unit
+
+To = tuple[Exchange, int] | None
+"""Where a fragment's output goes: an exchange and its arc in the fragment above, or nowhere: it is the result."""
+
+
+class NotWithinError(PulseError, ValueError):
+    """A result that cannot keep the bound the query states."""
+
+
+def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluation:
+    """A fragment over scans, on one unit of the stored model."""
+    relation = read(job.reading(fragment), unit, job.keys(fragment))
+    if job.spans is not None:
+        relation = overlapping(relation, job.spans)
+    inputs: dict[Node, Relation] = {}
+    for leaf in fragment.inputs:
+        assert isinstance(leaf, Scan)
+        inputs[leaf] = as_scanned(relation, leaf)
+    evaluation = Evaluation(inputs, possible=job.possible(to is not None))
+    evaluation.expect([fragment.root])
+    return evaluation
+
+
+def run_on_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Iterator[Parcel | pa.RecordBatch]:
+    """A fragment over scans, on one unit of the stored model."""
+    yield from _output(job, fragment, evaluate_unit(job, fragment, unit, to), to, None)
+
+
+def run_on_parcels(
+    job: Job, fragment: Fragment, received: Sequence[Parcel], to: To
+) -> Iterator[Parcel | pa.RecordBatch]:
+    """A fragment above exchanges, on all that came to one place."""
+    by_arc: dict[int, list[Parcel]] = {}
+    for parcel in received:
+        by_arc.setdefault(parcel.arc, []).append(parcel)
+    inputs: dict[Node, Relation] = {}
+    cells: list[IntArray] = []
+    twins = job.twins(fragment)
+    for arc, leaf in enumerate(fragment.inputs):
+        assert isinstance(leaf, Exchange)
+        touched = None
+        if arc in twins:
+            first = fragment.inputs[twins[arc]]
+            inputs[leaf], touched = renamed(inputs[first], leaf.columns), cells[twins[arc]]
+        elif arc in by_arc:
+            inputs[leaf], touched = gathered(by_arc[arc], leaf)
+        else:
+            points = leaf.columns.points or leaf in job.instants
+            inputs[leaf] = Relation.empty(replace(leaf.columns, points=points), lineage=job.lineage)
+        cells.append(np.zeros((inputs[leaf].groups, 4), np.int64) if touched is None else touched)
+    grid = next((job.grids[leaf] for leaf in fragment.exchanges if leaf in job.grids), None)
+    home, bucket = None, None
+    if grid is not None:
+        number, place = divmod(received[0].place, grid.places)
+        home = PairHome(place, grid.places, cells[0], cells[-1])
+        bucket = number * grid.bucket, (number + 1) * grid.bucket
+    evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
+    evaluation.expect([fragment.root])
+    yield from _output(job, fragment, evaluation, to, bucket)
+
+
+def _output(
+    job: Job, fragment: Fragment, evaluation: Evaluation, to: To, bucket: tuple[int, int] | None
+) -> Iterator[Parcel | pa.RecordBatch]:
+    if to is not None:
+        if job.rate is not None and to[0] in job.instants:
+            relation = evaluation.instants(fragment.root, job.rate)
+        else:
+            relation = evaluation.segments(fragment.root)
+        yield from parcels(_clipped(relation, bucket), to[0], to[1], job.places, job.grids.get(to[0]))
+    else:
+        batch = result_of(job, evaluation, fragment.root, bucket)
+        if batch.num_rows:
+            yield batch
+
+
+def result_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> pa.RecordBatch:
+    """The last fragment's output with the columns of the job's result."""
+    if job.rate is None:
+        relation = segments_of(job, evaluation, root, bucket)
+        return (
+            to_batch(of_segments(relation), job.columns.modelled) if job.summary else relation.to_segments()
+        )
+    if job.summary:
+        return to_batch(of_samples(samples_of(job, evaluation, root, bucket)), job.columns.modelled)
+    samples, altered = _sampled(job, evaluation, root, bucket), None
+    if job.accents.restating is not None:
+        samples, altered = job.accents.restating.on_stretches(samples)
+    return to_tuples(samples, job.query.select, possible=job.query.possible, altered=altered)
+
+
+def segments_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> Relation:
+    """The result as segments, with the columns that are selected, checked against the bound that the query states."""
+    relation = _clipped(evaluation.segments(root), bucket)
+    if not job.query.possible:
+        relation = without_possible(relation)
+    _check(job, Within(job.errors).segments(relation) if job.errors else None)
+    if job.accents.restating is not None:
+        relation = job.accents.restating.segments(relation)
+    return _selected(relation, job.columns)
+
+
+def samples_of(
+    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+) -> Samples:
+    """The result at the query's rate, checked likewise."""
+    samples = _sampled(job, evaluation, root, bucket)
+    return samples if job.accents.restating is None else job.accents.restating.samples(samples)
+
+
+def _sampled(job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None) -> Samples:
+    assert job.rate is not None
+    samples = evaluation.samples(root, job.rate)
+    if bucket is not None:
+        outside = (samples.times < bucket[0]) | (samples.times >= bucket[1])
+        samples = replace(samples, certainty=np.where(outside, np.uint8(ABSENT), samples.certainty))
+    _check(job, Within(job.errors).samples(samples) if job.errors else None)
+    return samples
+
+
+def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:
+    """What a bucket of a grid answers for; its neighbours answer for the rest."""
+    return relation if bucket is None else within(relation, *bucket)
+
+
+def _selected(relation: Relation, columns: Columns) -> Relation:
+    names = relation.columns.key_names
+    keys = tuple(relation.keys[names.index(name)] for name in columns.key_names)
+    return replace(relation, columns=columns, keys=keys)
+
+
+def _check(job: Job, miss: Miss | None) -> None:
+    if miss is not None:
+        raise NotWithinError(
+            f"query: {miss.attribute} of {miss.where} is certain to {miss.achieved:.6g} only, the query asks for "
+            f"{miss.asked:.6g}; {advice(job.query, miss.attribute, miss.achieved, miss.asked)}"
+        )

@@ -1,0 +1,89 @@
+"""A query in this process: the same fragments as on Spark, a thread per core. For small models, and Spark's oracle."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from pulse.plan.fragments import Fragment
+from pulse.runtime.execution.bound_plan import Job
+from pulse.runtime.execution.exchange import Parcel
+from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
+
+_AHEAD = 2  # pieces per thread that are under way or wait to be taken
+
+Progress = Callable[[int, int], None]
+"""Told how many pieces of work are done, of how many."""
+
+
+def run(job: Job, progress: Progress | None = None) -> pa.Table:
+    """The result of a job."""
+    return pa.Table.from_batches(list(batches(job, progress)), schema=job.schema)
+
+
+def batches(job: Job, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    """The result of a job as it comes."""
+    yield from _run(job, job.fragments[-1], None, progress)
+
+
+def cores() -> int:
+    """How many threads are worth starting: the cores that this process may run on, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None) -> Iterator[Any]:
+    if fragment.stream is not None:
+        units = list(job.units(fragment, at_least=cores()))
+        yield from in_threads(lambda unit: list(run_on_unit(job, fragment, unit, to)), units, progress)
+    else:
+        places = list(_by_place(job, fragment).values())
+        yield from in_threads(
+            lambda received: list(run_on_parcels(job, fragment, received, to)), places, progress
+        )
+
+
+def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:
+    """All parcels for a fragment by place, in the order of the places."""
+    found: dict[int, list[Parcel]] = {}
+    for arc, exchange, producer in job.producers(fragment):
+        for parcel in _run(job, producer, (exchange, arc)):
+            found.setdefault(parcel.place, []).append(parcel)
+    return dict(sorted(found.items()))
+
+
+def in_threads(
+    work: Callable[[Any], list[Any]], pieces: list[Any], progress: Progress | None
+) -> Iterator[Any]:
+    """The output of every piece in order: kernels run without Python's lock.
+
+    Work is only a few pieces ahead of whoever takes its output, so that results do not pile up.
+    """
+    threads = min(cores(), len(pieces))
+    if threads <= 1:
+        for done, piece in enumerate(pieces, 1):
+            yield from work(piece)
+            if progress is not None:
+                progress(done, len(pieces))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[list[Any]]] = deque()
+        waiting = iter(pieces)
+        try:
+            ahead.extend(pool.submit(work, piece) for piece in islice(waiting, _AHEAD * threads))
+            for done in range(1, len(pieces) + 1):
+                made = ahead.popleft().result()
+                ahead.extend(pool.submit(work, piece) for piece in islice(waiting, 1))
+                yield from made
+                if progress is not None:
+                    progress(done, len(pieces))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,292 @@
+"""Segments of a stored model as a fragment takes them: read once per unit and kept while memory allows.
+
+Workers read the files themselves: what crosses into the JVM is a number per unit.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core import SegmentBatch
+from pulse.core.arrow_comparisons import COMPARE
+from pulse.core.columns import Columns
+from pulse.core.errors import PulseError
+from pulse.core.expression import (
+    FLIPPED,
+    TRUE,
+    And,
+    Column,
+    Comparison,
+    Constant,
+    Expression,
+    Not,
+    Or,
+    columns_of,
+    transform,
+)
+from pulse.core.segment.order import Ranges, narrow
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.model_clause import ModelClause
+from pulse.plan.nodes import Scan
+from pulse.runtime.accents.stored_units import Undoing
+from pulse.store.model import Model
+from pulse.store.model_ref import Stored
+from pulse.store.read_units import Unit, own_lineage, read_unit
+
+CACHE_BYTES = 1 << 30
+"""How much of the models that were read a process keeps decoded: asked again, they are there."""
+
+
+class ScanError(PulseError, ValueError):
+    """A predicate on keys that does not fit their types."""
+
+
+class _Cache:
+    """Relations by what they were read from, the least recently used given up first.
+
+    But none for another of its own kind (the same reading of the same model): a model that is larger than the room is asked in
+    the same order again and again, and each of its units would drive out the one that is needed soonest.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room, self._used = room, 0
+        self._kept: OrderedDict[Any, tuple[Relation, int, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Relation | None:
+        """The relation, if it is still there."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found[0] if found is not None else None
+
+    def put(self, key: Any, relation: Relation, kind: Any = None) -> None:
+        """Keep it, if it fits beside what is not to be given up for it."""
+        size = _bytes(relation)
+        with self._lock:
+            if size > self.room or key in self._kept:
+                return
+            while self._used + size > self.room:
+                if kind is not None and next(iter(self._kept.values()))[2] == kind:
+                    return
+                self._give_up()
+            self._kept[key] = relation, size, kind
+            self._used += size
+
+    def limit(self, room: int) -> None:
+        """From now on, keep this many bytes at most."""
+        with self._lock:
+            self.room = room
+            while self._used > room:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        _, (_, freed, _) = self._kept.popitem(last=False)
+        self._used -= freed
+
+    def clear(self) -> None:
+        """Give all up."""
+        with self._lock:
+            self._kept.clear()
+            self._used = 0
+
+
+cache = _Cache(CACHE_BYTES)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a fragment reads of one stream: the attributes all its scans need together."""
+
+    stored: Stored
+    attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
+    lineage: bool = False
+    undoing: Undoing | None = None  # alter data that its segments still show
+
+
+def reading(
+    model: Stored,
+    columns: Columns,
+    scans: tuple[Scan, ...],
+    *,
+    lineage: bool,
+    undoing: Undoing | None = None,
+) -> Reading:
+    """The reading that serves all these scans of one stream, which the model has with these columns."""
+    every = (*columns.modelled, *columns.unmodelled_names)
+    needed = {name for scan in scans for name in _needed(scan, every)}
+    if undoing is not None:
+        needed |= undoing.columns & set(every)
+    return Reading(model, tuple(name for name in every if name in needed), lineage, undoing)
+
+
+def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
+    asked = set(every) if scan.attributes is None else set(scan.attributes)
+    prefix = f"{scan.alias}."
+    for _, expression in scan.models:
+        asked |= {name.removeprefix(prefix) for name in columns_of(expression)}
+    return asked & set(every)
+
+
+def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
+    """The unit's segments, their attributes under the stream's own names; only of keys for which ``keys`` holds."""
+    model = reading.stored.open()
+    if keys != TRUE:
+        return _relation(_filtered(model, unit, reading, keys), model, reading)
+    key = (str(model.path.absolute()), model.stamp, unit, reading)
+    found = cache.get(key)
+    if found is None:
+        found = _relation(None, model, reading, unit)
+        cache.put(key, found, kind=(key[0], key[1], reading))
+    return found
+
+
+def _relation(table: pa.Table | None, model: Model, reading: Reading, unit: Unit | None = None) -> Relation:
+    stored = Columns.of(model.schema)
+    columns = Columns(
+        stored.key,
+        tuple(name for name in stored.modelled if name in reading.attributes),
+        tuple((name, type_) for name, type_ in stored.unmodelled if name in reading.attributes),
+        stored.time,
+        stored.points,
+    )
+    causes = None
+    if reading.lineage:
+        if table is None:
+            assert unit is not None
+            table, causes = own_lineage(model, unit)
+        else:
+            causes = SegmentBatch.from_arrow(table, model.schema, check=False).own_lineage()
+        table = table.select(_names(columns))
+    elif table is None:
+        assert unit is not None
+        table = read_unit(model, unit, _names(columns))
+    relation = Relation.from_table(table, columns, lineage=causes)
+    return relation if reading.undoing is None else reading.undoing.segments(relation)
+
+
+def _names(columns: Columns) -> list[str]:
+    return [name for name in columns.segment_schema().names if name != "certainty"]
+
+
+def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> pa.Table:
+    """The segments of some keys: row groups that hold none of them are not read."""
+    names = model.schema.arrow_schema().names
+    if not reading.lineage:
+        kept = set(reading.attributes) | {
+            f"{a}_{what}" for a in reading.attributes for what in ("err", "drift")
+        }
+        fixed = {*model.schema.key_names, "ref", "lo", "hi"}
+        names = [name for name in names if name in kept or name in fixed]
+    return read_unit(model, unit, names, _as_filter(keys, dict(model.schema.key)))
+
+
+def _as_filter(predicate: Expression, types: dict[str, pa.DataType]) -> pc.Expression:
+    """A predicate that compares keys (by their own names, or as ``alias.key``) with constants, for Arrow's reader."""
+    if isinstance(predicate, And):
+        made = pc.scalar(True)
+        for one in predicate.operands:
+            made = made & _as_filter(one, types)
+        return made
+    if isinstance(predicate, Or):
+        made = pc.scalar(False)
+        for one in predicate.operands:
+            made = made | _as_filter(one, types)
+        return made
+    if isinstance(predicate, Not):
+        return ~_as_filter(predicate.operand, types)
+    if isinstance(predicate, Comparison):
+        relation, key, constant = predicate.relation, predicate.left, predicate.right
+        if isinstance(key, Constant):
+            relation, key, constant = FLIPPED[relation], constant, key
+        assert isinstance(key, Column), predicate
+        assert isinstance(constant, Constant), predicate
+        return _compared(_own(key), relation, constant.value, types)
+    assert isinstance(predicate, Constant), predicate
+    return pc.scalar(bool(predicate.value))
+
+
+def _own(column: Column) -> str:
+    return column.name.partition(".")[2] or column.name
+
+
+def _compared(name: str, relation: str, value: Any, types: dict[str, pa.DataType]) -> pc.Expression:
+    type_ = types[name]
+    if pa.types.is_integer(type_) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Exactly, whatever the number: Arrow would take 2.5 for the key 2, and not take what the key's type cannot hold.
+        if value != math.floor(value):
+            if relation in ("=", "!="):
+                return pc.scalar(relation == "!=")
+            relation, value = (
+                ("<=", math.floor(value)) if relation in ("<", "<=") else (">=", math.ceil(value))
+            )
+        value = int(value)
+        try:
+            return COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
+        except (pa.ArrowInvalid, OverflowError):
+            return pc.scalar(relation in (("<", "<=", "!=") if value > 0 else (">", ">=", "!=")))
+    try:
+        return COMPARE[relation](pc.field(name), pc.scalar(pa.scalar(value, type_)))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise ScanError(
+            f"query: key '{name}' is {type_}, which {Constant(value)} cannot be compared with; write a value of that type"
+        ) from None
+
+
+def keys_of(scans: Iterable[Scan]) -> Expression:
+    """The keys that any of these scans wants, as a predicate over their own names; TRUE where one wants all."""
+    wanted = dict.fromkeys(_by_own_names(scan.keys) for scan in scans)
+    if TRUE in wanted:
+        return TRUE
+    return next(iter(wanted)) if len(wanted) == 1 else Or(tuple(wanted))
+
+
+def _by_own_names(keys: Expression) -> Expression:
+    return transform(keys, lambda e: Column(_own(e)) if isinstance(e, Column) else e)
+
+
+def of_keys(relation: Relation, keys: Expression) -> Relation:
+    """The groups for which the predicate holds."""
+    columns = dict(zip(relation.columns.key_names, relation.keys, strict=True))
+    number = pa.array(np.arange(relation.groups))
+    listed = pa.table([*columns.values(), number], names=[*columns, "#"])
+    chosen = listed.filter(_as_filter(keys, dict(relation.columns.key)))["#"].to_numpy()
+    return relation if len(chosen) == relation.groups else relation.select_groups(chosen)
+
+
+def as_scanned(relation: Relation, scan: Scan) -> Relation:
+    """What the scan gives of the relation that was read: its keys, its time range, its attributes by its alias.
+
+    A relation is read for all scans of a fragment, so it may hold keys that another one wants.
+    """
+    if scan.keys != TRUE:
+        relation = of_keys(relation, scan.keys)
+    if scan.start is not None or scan.end is not None:
+        ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
+        keep, lo, hi = narrow(ranges, scan.start, scan.end)
+        rows = keep.nonzero()[0]
+        relation = relation.take(rows, lo=lo[rows], hi=hi[rows]).without_empty_groups()
+    relation = relation.prefixed(scan.alias)
+    if scan.models:
+        made = tuple((f"{scan.alias}.{name}", expression) for name, expression in scan.models)
+        return ModelClause(made, scan.columns).segments(relation)
+    return relation if relation.columns == scan.columns else relation.only(scan.columns)
+
+
+def _bytes(relation: Relation) -> int:
+    arrays = [relation.ref, relation.lo, relation.hi, *relation.models.values(), *relation.err.values()]
+    total = sum(array.nbytes for array in (*arrays, *relation.drift.values()))
+    total += sum(column.nbytes for column in (*relation.keys, *relation.unmodelled.values()))
+    if relation.lineage is not None:
+        total += relation.lineage.table.nbytes + relation.lineage.entries.nbytes
+    return int(total)

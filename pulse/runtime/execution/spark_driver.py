@@ -1,0 +1,132 @@
+"""Queries over stored models on Spark: every fragment one Arrow UDF, exchanges as shuffles of parcels.
+
+::
+
+    units ──mapInArrow──> result                                              per-key queries: no exchange
+    units ──mapInArrow──> parcels ──shuffle by place──> mapInArrow ──> result  envelopes, pair joins, joins of models
+
+A unit is a number; the worker that gets it reads the files itself. The result is a DataFrame: nothing runs before it is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pulse.plan.fragments import Fragment
+from pulse.runtime.execution.bound_plan import Job
+from pulse.runtime.execution.exchange import PARCELS, Parcel
+from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
+from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
+from pulse.runtime.sweep.driver import SweepJob
+from pulse.runtime.sweep.driver import run_on_unit as variants_on_unit
+from pulse.store.read_units import Unit
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def frame(spark: SparkSession, job: Job) -> DataFrame:
+    """The result of a job, lazily."""
+    return _frame(spark, job, job.fragments[-1], None)
+
+
+def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
+    """The results of all variants of a sweep, lazily: one pass over the model where no variant needs an exchange."""
+    schema = spark_struct(sweep.schema)
+    if sweep.one_pass:
+        first = sweep.jobs[0]
+        units = first.units(first.fragments[-1], at_least=spark.sparkContext.defaultParallelism)
+        return _numbers(spark, units).mapInArrow(_variants_on_units(sweep, units), schema)
+    frames = [
+        frame(spark, job).mapInArrow(_labelled(sweep, number), schema)
+        for number, job in enumerate(sweep.jobs)
+    ]
+    whole = frames[0]
+    for other in frames[1:]:
+        whole = whole.unionByName(other)
+    return whole
+
+
+def _numbers(spark: SparkSession, units: tuple[Unit, ...]) -> DataFrame:
+    """A row for each unit, each in a partition of its own."""
+    count = max(len(units), 1)
+    return spark.range(0, count, 1, numPartitions=count)
+
+
+def _variants_on_units(sweep: SweepJob, units: tuple[Unit, ...]) -> Work:
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for unit in _units_of(numbers, units):
+            made = variants_on_unit(sweep, unit)
+            yield from (fitted_to_spark(one) for one in made if one.num_rows)
+
+    return work
+
+
+def _units_of(numbers: Iterator[pa.RecordBatch], units: tuple[Unit, ...]) -> Iterator[Unit]:
+    for batch in numbers:
+        yield from (units[number] for number in batch.column(0).to_pylist() if number < len(units))
+
+
+def _labelled(sweep: SweepJob, number: int) -> Work:
+    values = next(itertools.islice(sweep.grid, number, None))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield fitted_to_spark(sweep.labelled(number, values, batch))
+
+    return work
+
+
+def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFrame:
+    schema = spark_struct(job.schema if to is None else PARCELS)
+    if fragment.stream is not None:
+        units = job.units(fragment, at_least=spark.sparkContext.defaultParallelism)
+        return _numbers(spark, units).mapInArrow(_on_units(job, fragment, units, to), schema)
+    fed = [
+        _frame(spark, job, producer, (exchange, arc)) for arc, exchange, producer in job.producers(fragment)
+    ]
+    parcels = fed[0]
+    for other in fed[1:]:
+        parcels = parcels.unionByName(other)
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+    by_place = parcels.repartition(partitions, "place").sortWithinPartitions("place", "arc")
+    return by_place.mapInArrow(_on_parcels(job, fragment, to), schema)
+
+
+def _on_units(job: Job, fragment: Fragment, units: tuple[Unit, ...], to: To) -> Work:
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for unit in _units_of(numbers, units):
+            yield from _sent(run_on_unit(job, fragment, unit, to))
+
+    return work
+
+
+def _on_parcels(job: Job, fragment: Fragment, to: To) -> Work:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, received in itertools.groupby(_received(batches, fragment), key=lambda parcel: parcel.place):
+            yield from _sent(run_on_parcels(job, fragment, list(received), to))
+
+    return work
+
+
+def _received(batches: Iterator[pa.RecordBatch], fragment: Fragment) -> Iterator[Parcel]:
+    columns = [leaf.columns for leaf in fragment.inputs]
+    for batch in batches:
+        places, arcs = batch.column("place").to_pylist(), batch.column("arc").to_pylist()
+        for i, (place, arc) in enumerate(zip(places, arcs, strict=True)):
+            yield Parcel.unpack(place, arc, batch.column("payload")[i].as_buffer(), columns[arc])
+
+
+def _sent(outputs: Iterator[Parcel | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for output in outputs:
+        if isinstance(output, Parcel):
+            row = [[output.place], [output.arc], [output.pack()]]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(values, field.type) for values, field in zip(row, PARCELS, strict=True)],
+                schema=PARCELS,
+            )
+        else:
+            yield fitted_to_spark(output)

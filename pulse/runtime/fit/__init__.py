@@ -1,0 +1,1 @@
+"""Fit models from files, tables and Spark DataFrames, and store them."""

@@ -1,0 +1,59 @@
+"""The same work in this process, without Spark, a thread per core: for small inputs, and the oracle of tests on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from pulse.datasets.counts import Counts
+from pulse.runtime.execution.local_driver import in_threads
+from pulse.runtime.fit.pipeline import FitOutcome, run_fit
+from pulse.runtime.fit.spill_shuffle import Bins
+from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
+from pulse.runtime.fit.worker_summary import summary
+
+
+def fit_files(job: FileJob, old_ends: pa.Table | None) -> FitOutcome:
+    """Fit files into the job's staging folder: units side by side, then their keys."""
+    return run_fit(job, lambda job: _fit_units(job, old_ends))
+
+
+def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
+    def fitted(ordinal: int) -> list[list[pa.Table]]:
+        counts = Counts()
+        return [list(fit_unit(job, ordinal, job.tuples(ordinal, counts), counts))]
+
+    units = list(range(len(job.units)))
+    with Bins(Path(job.staging), job.spec.schema.key_names, len(units)) as bins:
+        if old_ends is not None:
+            bins.add(old_ends)
+        for parts in in_threads(fitted, units, None):
+            for part in parts:
+                bins.add(part)
+            bins.end_unit()
+        bins.finish()
+        return list(
+            in_threads(
+                lambda number: [_written(job, number, bins.read(number))], list(range(len(bins))), None
+            )
+        )
+
+
+def fit_table(job: FitJob, table: pa.Table, old_ends: pa.Table | None) -> FitOutcome:
+    """Fit a table of tuples. It has no order of arrival: they are sorted by key and time, those of one instant as they stand."""
+    batches = table.select(job.columns).to_batches(max_chunksize=BATCH_ROWS)
+
+    def fit(job: FitJob) -> list[pa.RecordBatch]:
+        fitted = fit_unit(job, 0, batches, Counts(), as_arrived=False)
+        parts = [*([] if old_ends is None else [old_ends]), *fitted]
+        if not parts:
+            return []
+        columns = parts[0].column_names
+        return [_written(job, 0, pa.concat_tables([part.select(columns) for part in parts]))]
+
+    return run_fit(job, fit)
+
+
+def _written(job: FitJob, number: int, parts: pa.Table) -> pa.RecordBatch:
+    return summary(job, write_part(job, number, parts))

@@ -1,0 +1,276 @@
+"""From an order to a stored model: what all drivers of a fit share. They differ only in who runs the workers' functions."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pulse.core import SegmentBatch
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.stitch import UNIT
+from pulse.runtime.fit.append import carry_over, ends_of, void_drifts
+from pulse.runtime.fit.rejects import REFUSE, check_late
+from pulse.runtime.fit.retention import Keep, history_of, keeps
+from pulse.runtime.fit.worker import PROGRESS, FitJob, Written
+from pulse.store.accent_log import write_log
+from pulse.store.atomic_publish import staged
+from pulse.store.errors import HeldAlreadyError, StoreError
+from pulse.store.manifest import FILE, Manifest, PartFile, Source
+from pulse.store.model import Model
+from pulse.store.tuples.source_files import check_new, remember
+from pulse.store.writers import merge_statistics, remove_temporary, write_segments
+from pulse.stream.accents.log import AccentLog
+
+_log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]  # units done, rows read
+Job = TypeVar("Job", bound=FitJob)
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """What the workers wrote, added up; ``missed`` and ``superseded`` are what stitching counts beside the units' own counts."""
+
+    files: tuple[PartFile, ...]
+    statistics: dict[str, Any]
+    missed: int = 0
+    superseded: int = 0
+
+
+def run_fit(job: Job, attempt: Callable[[Job], Iterable[pa.RecordBatch]]) -> FitOutcome:
+    """Run the workers; once more where some units held tuples that an earlier unit had made late."""
+    written, late = _collect(attempt(job), job)
+    if late:
+        _clear(Path(job.staging))
+        written, late = _collect(attempt(replace(job, watermarks=late)), job)
+        if late:
+            raise StoreError(
+                "fit: units still overlap after their late tuples were set aside; this is a bug, please report it"
+            )
+    files = sorted((PartFile(**file) for one in written for file in one.files), key=lambda file: file.name)
+    statistics = merge_statistics(one.statistics for one in written)
+    missed, superseded = sum(one.missed for one in written), sum(one.superseded for one in written)
+    return FitOutcome(tuple(files), statistics, missed, superseded)
+
+
+Late = dict[int, dict[tuple[object, ...], int]]  # by unit and key: the watermark
+
+
+def _collect(batches: Iterable[pa.RecordBatch], job: FitJob) -> tuple[list[Written], Late]:
+    written: list[Written] = []
+    late: Late = {}
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        if row["_written"] is None:
+            key = tuple(row[name] for name in job.spec.schema.key_names)
+            late.setdefault(row[UNIT], {})[key] = row["_watermark"]
+        else:
+            written.append(Written(**json.loads(row["_written"])))
+    return written, late
+
+
+def _clear(staging: Path) -> None:
+    for path in staging.rglob("*"):
+        if path.is_file():
+            path.unlink()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the manifest says of where the tuples are from.
+
+    ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.remember`). ``accents``
+    are those of all the data, also of what a model held before.
+    """
+
+    sources: tuple[Source, ...]
+    source: Mapping[str, Any] = field(default_factory=lambda: remember(None, ()))
+    statements: tuple[str, ...] = ()
+    accents: AccentLog | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the workers write, and what they go on from: the newest tuple of each key."""
+
+    staging: Path
+    generation: int
+    ends: pa.Table | None
+    keep_tuples: bool
+
+
+def make_model(
+    out: str | Path,
+    spec: FitSpec,
+    origin: Origin,
+    run: Callable[[Place], FitOutcome],
+    *,
+    overwrite: bool = False,
+    append: bool = False,
+    keep_tuples: Keep = None,
+    late: str = REFUSE,
+    told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
+    progress: Progress | None = None,
+) -> Model:
+    """Stage, run, write the manifest, publish; nothing of it where too many tuples are late (``late``).
+
+    What is appended to a model that keeps its tuples keeps its own as well, if nothing else is said. Files that a model holds
+    already are not appended again: that the model has them is said, and it stays as it is. ``told`` gets the
+    counts of this fit.
+    """
+    try:
+        return _made(out, spec, origin, run, overwrite, append, keep_tuples, late, told, progress)
+    except HeldAlreadyError as e:
+        if not e.whole:
+            raise
+        _log.warning("%s", e)
+        return Model(out)
+
+
+def _made(
+    out: str | Path,
+    spec: FitSpec,
+    origin: Origin,
+    run: Callable[[Place], FitOutcome],
+    overwrite: bool,
+    append: bool,
+    keep_tuples: Keep,
+    late: str,
+    told: Callable[[Mapping[str, Any], FitSpec], None] | None,
+    progress: Progress | None,
+) -> Model:
+    with staged(out, replace=overwrite or append) as staging:
+        old = Model(out) if append and (Path(out) / FILE).is_file() else None
+        if old is not None:
+            _check_same(old.manifest, spec)
+            check_new(out, old.manifest.history, origin.source)
+            keep_tuples = old.manifest.history.get("keep") if keep_tuples is None else keep_tuples
+        generation = 0 if old is None else old.manifest.fits
+        with _watched(staging, progress):
+            ends = None if old is None else ends_of(old)
+            outcome = run(Place(staging, generation, ends, keeps(keep_tuples)))
+        remove_temporary(staging)
+        counts = read_counts(staging)
+        check_late(counts, late)
+        counts["missed"] += outcome.missed
+        counts["superseded"] += outcome.superseded
+        history = history_of(staging, staging / PROGRESS, keep_tuples, dict(origin.source), old)
+        for file in (staging / PROGRESS).glob("*") if (staging / PROGRESS).is_dir() else ():
+            file.unlink()
+        if (staging / PROGRESS).is_dir():
+            (staging / PROGRESS).rmdir()
+        manifest = Manifest(
+            schema=spec.schema,
+            fit=spec.to_json(),
+            sources=tuple(replace(one, rows=max(one.rows, 0)) for one in origin.sources),
+            files=outcome.files or (_no_segments(staging, spec, generation),),
+            counts=counts,
+            statistics=outcome.statistics,
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            statements=origin.statements,
+            fits=generation + 1,
+            history=history,
+            accents=None if origin.accents is None else write_log(staging, generation, origin.accents),
+        )
+        if old is not None:
+            if old.manifest.drift_is_void:
+                manifest = replace(manifest, files=void_drifts(manifest.files, staging, spec.schema))
+            manifest = carry_over(old, manifest, staging)
+        (staging / FILE).write_text(manifest.to_json(), encoding="utf-8")
+    if told is not None:
+        told(counts, spec)
+    return Model(out)
+
+
+def read_counts(staging: Path) -> dict[str, Any]:
+    """What the units noted, added up."""
+    total: dict[str, Any] = {
+        "tuples": 0,
+        "late": 0,
+        "not_finite": 0,
+        "superseded": 0,
+        "missed": 0,
+        "truncated": 0,
+    }
+    first = dict.fromkeys(("first_late", "first_not_finite"))
+    removed, remarked, rows = dict[str, int](), dict[str, int](), 0
+    changing, lacking = dict[str, int](), dict[str, int]()
+    for file in sorted((staging / PROGRESS).glob("unit-*.json")):
+        note = json.loads(file.read_text(encoding="utf-8"))
+        for name in total:
+            total[name] += note[name]
+        first = {name: known or note[name] for name, known in first.items()}
+        rows += note["read"]["rows"]
+        for whole, part in (
+            (removed, note["read"]["removed"]),
+            (remarked, note["read"]["remarked"]),
+            (changing, note["changing"]),
+            (lacking, note["lacking"]),
+        ):
+            for why, n in part.items():
+                whole[why] = whole.get(why, 0) + n
+    return {
+        **total,
+        **first,
+        "rows_read": rows or total["tuples"] + sum(removed.values()),
+        "removed": removed,
+        "remarked": remarked,
+        "changing": changing,
+        "lacking": lacking,
+    }
+
+
+def _no_segments(staging: Path, spec: FitSpec, generation: int) -> PartFile:
+    """A file without rows, so that an empty model reads as an empty table."""
+    name = f"part-{generation:03d}-00000.parquet"
+    return PartFile(**write_segments(staging / name, SegmentBatch.empty(spec.schema)))
+
+
+def _check_same(manifest: Manifest, spec: FitSpec) -> None:
+    if manifest.schema != spec.schema:
+        raise StoreError(
+            f"--append: the model is of {manifest.schema!r}, the new data of {spec.schema!r}; "
+            "fit it into a model of its own"
+        )
+    if manifest.fit != spec.to_json():
+        raise StoreError(
+            f"--append: the model was fitted with {manifest.fit}, this fit asks for {spec.to_json()}; "
+            "ask for the same"
+        )
+
+
+@contextmanager
+def _watched(staging: Path, progress: Progress | None) -> Iterator[None]:
+    """Tell how far the workers are, from what they leave in the staging folder."""
+    if progress is None:
+        yield
+        return
+    done = threading.Event()
+    seen: dict[str, int] = {}
+
+    def look() -> None:
+        for file in (staging / PROGRESS).glob("unit-*.json"):
+            if file.name not in seen:
+                seen[file.name] = json.loads(file.read_text(encoding="utf-8"))["tuples"]
+        progress(len(seen), sum(seen.values()))
+
+    def watch() -> None:
+        while not done.wait(0.25):
+            look()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    look()

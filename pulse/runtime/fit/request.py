@@ -1,0 +1,197 @@
+"""The order of a fit: data, what of it is modelled and how, put together and checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.core import StreamSchema
+from pulse.core.arrow_types import canonical_type
+from pulse.core.errors import (
+    ColumnTypeError,
+    SessionError,
+    UnknownColumnError,
+    check_once,
+    unknown_column,
+)
+from pulse.datasets.ais.common import PROJECTED
+from pulse.datasets.casting import cast_what_fits
+from pulse.datasets.format import Format
+from pulse.datasets.plain_parquet import is_text
+from pulse.language import parse
+from pulse.operators.data.tuple_columns import check_columns, needed_columns
+from pulse.operators.fit.spec import FitSpec
+from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
+from pulse.runtime.fit.inputs import Data, Engine, Held, data_from
+from pulse.runtime.fit.pipeline import Origin, Progress, make_model
+from pulse.runtime.fit.rejects import ASIDE, REFUSE
+from pulse.runtime.fit.retention import Keep
+from pulse.store.accent_log import continued, log_from
+from pulse.store.atomic_publish import check_apart, check_free
+from pulse.store.manifest import FILE
+from pulse.store.model import Model
+from pulse.stream.accents.log import AccentLog
+
+
+@dataclass(frozen=True)
+class Order:
+    """Data and the roles of its columns."""
+
+    data: Data
+    schema: StreamSchema
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        model: Mapping[str, str],
+        key: tuple[str, ...] | None = None,
+        time: str | None = None,
+        keep: tuple[str, ...] = (),
+        format: str | Format | None = None,
+        points: bool = False,
+    ) -> Order:
+        """From what the user gave; the types are the data's."""
+        found, key, time = data_from(data, format, key, time, (*model, *keep))
+        if not time:
+            raise SessionError("fit: which column is the time? Name it: time='t' (--time t)")
+        columns = found.columns
+        for name in (*key, time, *model, *keep):
+            if name not in columns.names:
+                found.check_header(name)
+                raise _missing(name, columns.names, found.where)
+            check_once(name, columns.names, found.where)
+        schema = StreamSchema.of(
+            key={name: _plain(columns.field(name).type, name) for name in key},
+            time=time,
+            modelled=model,
+            unmodelled={name: _plain(columns.field(name).type, name) for name in keep},
+            points=points,
+        )
+        if {"x", "y"} <= {*model}:
+            schema = replace(schema, plane=found.plane())
+        for name in model:
+            if is_text(columns.field(name).type):
+                raise _no_numbers(found, name)
+        check_columns(columns, schema, found.where)
+        return cls(found, schema)
+
+    def bounds_for(
+        self, query: str, stream: str, parameters: Mapping[str, Any], max_gap: int | None
+    ) -> Bounds:
+        """The bounds that a query needs, found with an exact model of the first tuples."""
+        asked = parse(query, {stream: self.schema}, tuple(parameters)).bind(parameters)
+        exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
+        first = Order(Held(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
+        with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
+            return bounds_for(asked, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
+
+    def accents(self, accents: Any, splits: str | os.PathLike[str] | None) -> AccentLog | None:
+        """The accents of the data, from a log or a table of splits."""
+        return log_from(accents, splits, self.schema, self.data.columns.names, raw=True)
+
+    def model(
+        self,
+        out: Path,
+        spec: FitSpec,
+        engine: Engine,
+        *,
+        accents: AccentLog | None = None,
+        overwrite: bool = False,
+        append: bool = False,
+        keep_tuples: Keep = None,
+        late: str = REFUSE,
+        told: Callable[[Mapping[str, Any], FitSpec], None] | None = None,
+        progress: Progress | None = None,
+    ) -> Model:
+        """Fit the data into a folder; ``accents`` are those of the data, put behind those of a model that they are added to."""
+        check_free(out.absolute(), replace=overwrite or append)
+        if overwrite:
+            check_apart(out, self.data.files())
+        if append and (out / FILE).is_file():
+            old = Model(out)
+            accents = continued(old.accents, accents, old.manifest.end)
+        return make_model(
+            out,
+            spec,
+            Origin(
+                self.data.sources(needed_columns(spec.schema)),
+                self.data.source(),
+                tuple(self.data.statements()),
+                accents,
+            ),
+            lambda place: self.data.fit(spec, place, accents, engine),
+            overwrite=overwrite,
+            append=append,
+            keep_tuples=keep_tuples,
+            late=late,
+            told=told,
+            progress=progress,
+        )
+
+
+def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
+    """A column that is not there; where positions are on offer in degrees, or folders have its name, what to do."""
+    error = unknown_column(name, columns, where)
+    folded = {column.casefold() for column in columns}
+    if name in PROJECTED and folded & {"lat", "latitude"} and folded & {"lon", "longitude"}:
+        return UnknownColumnError(
+            f"{error}; --format ais (format='ais') projects positions to x and y, in metres"
+        )
+    if any(part.startswith(f"{name}=") for part in Path(where).parts):
+        return UnknownColumnError(
+            f"{error}; folders are named {name}=…, but only columns in the files are read: write it into them, or fit a table "
+            "that has it, spark.read.parquet(…) or pyarrow.dataset.dataset(…, partitioning='hive').to_table()"
+        )
+    return error
+
+
+def _no_numbers(data: Data, name: str) -> ColumnTypeError:
+    """A modelled column of text: the first one that is no number tells why."""
+    texts = data.first(TRIAL, [name]).column(name)
+    plain = (texts.cast(pa.string()) if pa.types.is_dictionary(texts.type) else texts).combine_chunks()
+    read = cast_what_fits(plain, pa.float64())
+    row = pc.index(pc.and_(plain.is_valid(), read.is_null()), True).as_py()
+    if row < 0:
+        return ColumnTypeError(
+            f"{data.where}, modelled column '{name}': expected numbers, got text; convert the column to doubles first"
+        )
+    such = f" such as {plain[row].as_py()!r} in row {row + 1}"
+    return ColumnTypeError(
+        f"{data.where}, modelled column '{name}': expected numbers, got text{such}; numbers are written 20.5. Where that stands "
+        "for no value, say so of CSV with missing= (--read missing=…), where the first lines are no guide with types= "
+        f"(--read types={name}:double)"
+    )
+
+
+def completed(error: Any, drift: Any, chosen: Bounds, names: tuple[str, ...]) -> tuple[Any, Any]:
+    """The bounds that were given, and for attributes without one those that were chosen."""
+    given = [one if isinstance(one, Mapping) else dict.fromkeys(names, one) for one in (error, drift)]
+    bounded = {name for one in given for name, bound in one.items() if bound is not None}
+    made = [
+        {
+            **{n: b for n, b in own.items() if b is not None},
+            **{n: b for n, b in new.items() if n not in bounded},
+        }
+        for own, new in zip(given, chosen, strict=True)
+    ]
+    return made[0] or None, made[1] or None
+
+
+def _plain(type_: pa.DataType, name: str) -> pa.DataType:
+    return canonical_type(type_.value_type if pa.types.is_dictionary(type_) else type_, what=name)
+
+
+def _no_spark() -> Any:
+    raise AssertionError("a trial runs in this process")
+
+
+_HERE = Engine(local=True, spark=_no_spark)

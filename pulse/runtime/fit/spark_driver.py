@@ -1,0 +1,149 @@
+"""Fits on Spark: from files without a tuple crossing into the JVM, from any DataFrame through Arrow.
+
+::
+
+    units ──mapInArrow──> parts (segments, first and newest tuple per key) ──shuffle by key──> stitched, written ──> manifest
+     (file, row group)      a hundredth of the tuples                                            by the workers      by the driver
+
+Where files overlap in time, a later file's tuples that lie before an earlier one's newest are late (semantics 2.5).
+Which units hold such tuples is only known after the fit, so the fit is then made once more, with each such unit told
+what its predecessors reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pulse.core import StreamSchema
+from pulse.datasets.counts import Counts
+from pulse.operators.fit.stitch import PART, UNIT
+from pulse.runtime.fit.pipeline import FitOutcome, Job, run_fit
+from pulse.runtime.fit.worker import FileJob, FitJob, fit_unit, write_part
+from pulse.runtime.fit.worker_summary import summary
+from pulse.runtime.spark.arrow_frames import spark_schema
+from pulse.runtime.spark.errors import translated
+
+_SEGMENTS_PER_PARTITION = 2_000_000
+_TUPLES_PER_SEGMENT = 4  # a cautious guess, for a lossless fit of ticks
+
+
+def fit_files(spark: SparkSession, job: FileJob, old_ends: pa.Table | None, partitions: int) -> FitOutcome:
+    """Fit files into the job's staging folder."""
+
+    def parts(job: FileJob) -> DataFrame:
+        units = spark.range(0, len(job.units), 1, numPartitions=len(job.units))
+        return units.mapInArrow(_file_worker(job), _parts_schema(job.spec.schema))
+
+    return _run(spark, job, parts, old_ends, partitions)
+
+
+def fit_frame(
+    spark: SparkSession, job: FitJob, frame: DataFrame, old_ends: pa.Table | None, partitions: int
+) -> FitOutcome:
+    """Fit a DataFrame.
+
+    It has no order of arrival, so its tuples are brought together by key and sorted by time; among equal times the
+    DataFrame's own order decides, as far as Spark keeps one.
+    """
+    schema = job.spec.schema
+    arrival = "_arrival"
+    tuples = frame.select(*job.columns).withColumn(arrival, F.monotonically_increasing_id())
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+    # A key that was renumbered comes under several numbers, which must not be parted.
+    if not keys or job.moves_keys:
+        by_key, keys = tuples.coalesce(1), []
+    else:
+        by_key = tuples.repartition(partitions, *keys)
+    sorted_ = by_key.sortWithinPartitions(*keys, F.col(f"`{schema.time}`"), arrival).drop(arrival)
+
+    def parts(job: FitJob) -> DataFrame:
+        return sorted_.mapInArrow(_frame_worker(job), _parts_schema(schema))
+
+    return _run(spark, job, parts, old_ends, partitions)
+
+
+def partitions_for(rows: int, parallelism: int) -> int:
+    """How many partitions of keys keep what one worker stitches at a time within bounds."""
+    return max(parallelism, -(-rows // (_TUPLES_PER_SEGMENT * _SEGMENTS_PER_PARTITION)))
+
+
+def _run(
+    spark: SparkSession,
+    job: Job,
+    parts: Callable[[Job], DataFrame],
+    old_ends: pa.Table | None,
+    partitions: int,
+) -> FitOutcome:
+    schema = job.spec.schema
+    keys = [F.col(f"`{name}`") for name in schema.key_names]
+
+    def attempt(job: Job) -> list[pa.RecordBatch]:
+        frame = parts(job)
+        if old_ends is not None:
+            old = spark.createDataFrame(_for_spark(old_ends, schema), schema=_parts_schema(schema))
+            frame = frame.unionByName(old)
+        by_key = frame.repartition(partitions, *keys) if keys else frame.coalesce(1)
+        with translated():
+            # One row per partition, plus one per late visit: the only thing that comes to the driver.
+            return list(by_key.mapInArrow(_writer(job), _summary_schema(schema)).toArrow().to_batches())
+
+    return run_fit(job, attempt)
+
+
+def _file_worker(job: FileJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in ids:
+            for ordinal in batch.column(0).to_pylist():
+                counts = Counts()
+                for table in fit_unit(job, ordinal, job.tuples(ordinal, counts), counts):
+                    yield from table.combine_chunks().to_batches()
+
+    return work
+
+
+def _frame_worker(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        ordinal = context.partitionId() if context else 0
+        sorted_ = not (job.moves_keys or job.moves_times)  # by Spark, as recorded
+        for table in fit_unit(job, ordinal, batches, Counts(), as_arrived=sorted_):
+            yield from table.combine_chunks().to_batches()
+
+    return work
+
+
+def _writer(job: FitJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if not parts:
+            return
+        context = TaskContext.get()
+        yield summary(
+            job, write_part(job, context.partitionId() if context else 0, pa.Table.from_batches(parts))
+        )
+
+    return work
+
+
+def _summary_schema(schema: StreamSchema) -> T.StructType:
+    own = {field.name: field.dataType for field in spark_schema(schema)}
+    said = {UNIT: T.LongType(), "_watermark": T.LongType(), "_written": T.StringType()}
+    types = {**{name: own[name] for name in schema.key_names}, **said}
+    return T.StructType([T.StructField(name, type_) for name, type_ in types.items()])
+
+
+def _parts_schema(schema: StreamSchema) -> T.StructType:
+    return T.StructType(
+        [*spark_schema(schema), T.StructField(UNIT, T.LongType()), T.StructField(PART, T.ByteType())]
+    )
+
+
+def _for_spark(parts: pa.Table, schema: StreamSchema) -> pa.Table:
+    """Parts of a stored model with the columns and types that the workers' parts have."""
+    return parts.select([field.name for field in _parts_schema(schema)])

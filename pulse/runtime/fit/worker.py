@@ -1,0 +1,332 @@
+"""What a worker does in a fit: reads a unit and fits it; stitches some keys and writes them.
+
+Runs in Spark's workers and in this process alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulse.core import SegmentBatch, format_instant, to_microseconds
+from pulse.datasets.counts import REASON, Counts
+from pulse.datasets.format import Format
+from pulse.datasets.units import Unit
+from pulse.kernels.fit.truth_intervals import LATE
+from pulse.operators.data.arrival_order import sorted_by_key_and_time
+from pulse.operators.data.tuple_columns import needed_columns, times
+from pulse.operators.fit.fitter import REASONS
+from pulse.operators.fit.key_boundaries import SEGMENTS
+from pulse.operators.fit.points import fitter_for
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.fit.stitch import LateUnits, part_table, stitch
+from pulse.operators.refit.apply_revisions import as_tuples
+from pulse.operators.units.key_ends import Drops
+from pulse.operators.units.to_base_units import Undo
+from pulse.store.manifest import ASIDE
+from pulse.store.model import CLOSING, ENDS, TUPLES
+from pulse.store.tuples.source_files import read_unit
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.writers import statistics_of, temporary_beside, write_segments, write_table, write_text
+from pulse.stream.accents.log import AccentLog
+from pulse.stream.revisions import with_reason
+
+PROGRESS = "_progress"
+BATCH_ROWS = 1 << 17  # of a table that is fitted
+_ROW_GROUP = 1 << 13  # of tuples: a revision reads those around it
+Watermarks = Mapping[int, Mapping[tuple[object, ...], int]]
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """All a worker must know.
+
+    ``watermarks``: by unit and key, what earlier units reached; ``generation`` numbers the fits a model is made of;
+    ``keep_tuples``: whether the tuples stay beside the model, where revisions find them; ``accents``: those of the stream.
+    """
+
+    spec: FitSpec
+    staging: str
+    generation: int = 0
+    watermarks: Watermarks = field(default_factory=dict)
+    keep_tuples: bool = False
+    accents: AccentLog | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """What is read of the tuples."""
+        return needed_columns(self.spec.schema) if self.undo is None else self.undo.columns
+
+    @property
+    def moves_times(self) -> bool:
+        """Whether recorded times are not those of the model."""
+        return self.undo is not None and self.undo.units.clock is not None
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether recorded keys are not those of the model."""
+        return self.undo is not None and any(
+            name in self.undo.units.steps for name in self.spec.schema.key_names
+        )
+
+    @cached_property
+    def undo(self) -> Undo | None:
+        """What brings tuples into the units of the stream's start (semantics 8.1); None where nothing has to be."""
+        found = None if self.accents is None else Undo(self.accents, self.spec.schema)
+        return None if found is None or found.units.is_empty else found
+
+    @cached_property
+    def drops(self) -> Drops | None:
+        """Where attributes that were there are dropped; None where none is."""
+        return Drops.of(self.accents, self.spec.schema)
+
+    def undone(self, batches: Iterable[pa.RecordBatch], left: _Left) -> Iterator[pa.RecordBatch]:
+        """The tuples that can be modelled, in those units; ``left`` takes the others."""
+        for batch in batches:
+            if self.undo is not None:
+                batch = self.undo.tuples(_coded(batch, self.spec.schema.key_names), left.take)
+            yield batch
+
+    def as_recorded(self, tuples: pa.Table | None) -> pa.Table | None:
+        """Tuples that were undone as they came: what is set aside is told in the units that it was recorded in."""
+        if tuples is None or not self._units.is_told_by_tuples:
+            return None if tuples is None else self._units.recorded(tuples)
+        # What only the tuples tell is not restated, and must not be brought again as if it were.
+        reasons = [f"{one}, in the units of the start" for one in tuples.column(REASON).to_pylist()]
+        return with_reason(tuples.drop_columns([REASON]), reasons)
+
+    @cached_property
+    def _units(self) -> TupleUnits:
+        return TupleUnits(self.spec.schema, self.accents)
+
+
+@dataclass(frozen=True)
+class FileJob(FitJob):
+    """A fit of files: a unit is a row group or a byte range."""
+
+    format: Format | None = None
+    units: tuple[Unit, ...] = ()
+
+    def tuples(self, ordinal: int, counts: Counts) -> Iterator[pa.RecordBatch]:
+        """The tuples of a unit."""
+        assert self.format is not None
+        coming = frozenset[str]() if self.accents is None else self.accents.coming
+        format, unit = self.format, self.units[ordinal]
+        name = f"read-{self.generation:03d}-unit-{ordinal:06d}.parquet"
+        removed = _Removed(_GrowingFile(Path(self.staging) / ASIDE / name), format.set_aside)
+        try:
+            more = {"counts": counts, "aside": removed.take}
+            yield from read_unit(format, unit, self.columns, self.spec.schema, coming, **more)
+        finally:
+            removed.file.close()
+
+
+@dataclass(frozen=True)
+class _Removed:
+    """Rows that a format's filters removed, of which some are set aside (:attr:`Format.set_aside`), in a file of their own."""
+
+    file: _GrowingFile
+    reasons: frozenset[str]
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Some, with their reasons."""
+        why = rows.column(REASON).cast(pa.string())
+        some = rows.filter(pc.is_in(why, value_set=pa.array(sorted(self.reasons), pa.string())))
+        if some.num_rows:
+            self.file.write(pa.Table.from_batches([some]))
+
+
+def fit_unit(
+    job: FitJob,
+    ordinal: int,
+    batches: Iterable[pa.RecordBatch],
+    counts: Counts,
+    *,
+    as_arrived: bool = True,
+) -> Iterator[pa.Table]:
+    """Fit one unit's tuples: parts as they close. Leaves what was set aside and the counts in the staging folder.
+
+    Tuples that are not given ``as_arrived`` have no order, and are sorted by key and time.
+    """
+    fitter = fitter_for(
+        job.spec, watermarks=job.watermarks.get(ordinal), record=job.keep_tuples, drops=job.drops
+    )
+    staging = Path(job.staging)
+    aside = _GrowingFile(staging / ASIDE / f"fit-{job.generation:03d}-unit-{ordinal:06d}.parquet")
+    tuples = _GrowingFile(staging / f"{TUPLES}-{job.generation:03d}-{ordinal:06d}.parquet")
+    left = _Left(aside.beside("accents"), counts)
+    first_late = None
+    try:
+        tuples_of_start = job.undone(batches, left)
+        for batch in tuples_of_start if as_arrived else _in_order(tuples_of_start, job):
+            segments = fitter.push(batch)
+            rows = job.as_recorded(fitter.take_aside())
+            first_late = first_late or _first_late(rows, job)
+            aside.write(rows)
+            tuples.write(_as_kept(fitter.take_recorded(), job))
+            if segments is not None and len(segments):
+                yield _part(segments, ordinal, SEGMENTS)
+        segments = fitter.finish()
+        rows = job.as_recorded(fitter.take_aside())
+        first_late = first_late or _first_late(rows, job)
+        aside.write(rows)
+        tuples.write(_as_kept(fitter.take_recorded(), job))
+    finally:
+        aside.close()
+        tuples.close()
+        left.file.close()
+    if len(segments):
+        yield _part(segments, ordinal, SEGMENTS)
+    for points, part in fitter.ends.parts():
+        yield _part(points, ordinal, part)
+    told = {"first_late": first_late, "read": asdict(counts), "kept": tuples.facts(job.spec.schema.time)}
+    note = {**asdict(fitter.counts), **told}
+    write_text(Path(job.staging) / PROGRESS / f"unit-{ordinal:06d}.json", json.dumps(note))
+
+
+@dataclass(frozen=True)
+class _Left:
+    """The tuples of a unit that accents leave nothing to model of: counted, and set aside in a file of their own."""
+
+    file: _GrowingFile
+    counts: Counts
+
+    def take(self, rows: pa.Table, reason: str, keep: bool) -> None:
+        """Some, why, and whether to set them aside."""
+        n = rows.num_rows
+        self.counts.add(Counts(kept=-n if self.counts.rows else 0, removed={reason: n}))
+        if keep:
+            self.file.write(with_reason(rows, [reason] * n))
+
+
+def _first_late(aside: pa.Table | None, job: FitJob) -> str | None:
+    """The first late tuple of those set aside, for a message."""
+    if aside is None:
+        return None
+    late = aside.filter(pc.starts_with(aside.column(REASON).cast(pa.string()), REASONS[LATE]))
+    if not late.num_rows:
+        return None
+    schema, (row,) = job.spec.schema, late.slice(0, 1).to_pylist()
+    whose = ", ".join(f"{name} {row[name]!r}" for name in schema.key_names)
+    at = format_instant(int(times(late.slice(0, 1), schema)[0][0]))
+    return f"a tuple{f' of {whose}' if whose else ''} at {at}"
+
+
+def _in_order(batches: Iterable[pa.RecordBatch], job: FitJob) -> Iterator[pa.RecordBatch]:
+    """All tuples by key and time, in batches again."""
+    some = [_coded(batch, job.spec.schema.key_names) for batch in batches if batch.num_rows]
+    if some:
+        table = pa.Table.from_batches(some).unify_dictionaries()
+        yield from sorted_by_key_and_time(table, job.spec.schema).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _coded(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """Text keys as codes, which undoing and the fit both look at: so they are looked up once."""
+    for name in names:
+        column, place = batch.column(name), batch.schema.get_field_index(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            batch = batch.set_column(place, name, column.dictionary_encode())
+    return batch
+
+
+def _as_kept(tuples: pa.Table | None, job: FitJob) -> pa.Table | None:
+    return None if tuples is None else as_tuples(tuples, job.spec.schema)
+
+
+def _part(batch: SegmentBatch, ordinal: int, part: int) -> pa.Table:
+    from pulse.runtime.spark.arrow_frames import (
+        for_spark,  # here, since fits in process load this module and no Spark
+    )
+
+    return part_table(SegmentBatch(for_spark(batch), batch.schema), ordinal, part)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of one partition of keys."""
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    statistics: dict[str, Any] = field(default_factory=dict)
+    missed: int = 0
+    superseded: int = 0
+
+
+def write_part(job: FitJob, number: int, parts: pa.Table) -> Written | LateUnits:
+    """Stitch the parts of some keys and write their segments and ends; or which units have to be fitted again."""
+    stitched = stitch(parts, job.spec, job.drops)
+    if isinstance(stitched, LateUnits):
+        return stitched
+    segments, closing = stitched.segments, stitched.closing
+    staging, label = Path(job.staging), f"{job.generation:03d}-{number:05d}"
+    if stitched.ends.num_rows:
+        write_table(staging / f"{ENDS}-{label}.parquet", stitched.ends)
+    files = [
+        write_segments(staging / name, some)
+        for name, some in (
+            (f"part-{label}.parquet", segments.filter(~closing)),
+            (f"{CLOSING}-{label}.parquet", segments.filter(closing)),
+        )
+        if len(some)
+    ]
+    statistics = statistics_of(segments) if len(segments) else {}
+    return Written(files, statistics, stitched.missed, stitched.superseded)
+
+
+class _GrowingFile:
+    """Tuples written as they come; no file when there are none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = temporary_beside(path)
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+
+    def beside(self, name: str) -> _GrowingFile:
+        """Another one next to it."""
+        return _GrowingFile(self._path.with_name(f"{self._path.stem}-{name}{self._path.suffix}"))
+
+    def write(self, table: pa.Table | None) -> None:
+        """Append."""
+        if table is None:
+            return
+        table = pa.table({n: _plain(table.column(n)) for n in table.column_names})
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)
+            self._writer = pq.ParquetWriter(self._temporary, table.schema, compression="zstd")
+        self._writer.write_table(table, row_group_size=_ROW_GROUP)
+        self._rows += table.num_rows
+
+    def facts(self, time: str) -> dict[str, Any] | None:
+        """What the manifest says of the file, if there is one; ``time`` is a column of it."""
+        if not self._rows:
+            return None
+        with pq.ParquetFile(self._path) as file:
+            at = file.schema_arrow.get_field_index(time)
+            groups = [file.metadata.row_group(i).column(at).statistics for i in range(file.num_row_groups)]
+        start, end = min(one.min for one in groups), max(one.max for one in groups)
+        return {
+            "name": self._path.name,
+            "rows": self._rows,
+            "start": int(to_microseconds(start)[0]),
+            "end": int(to_microseconds(end)[0]),
+        }
+
+    def close(self) -> None:
+        """Let the file appear."""
+        if self._writer is not None:
+            self._writer.close()
+            self._temporary.replace(self._path)
+            self._writer = None
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,1 @@
+"""Maintain query results under changes: arrangements, deltas, views, changelogs."""

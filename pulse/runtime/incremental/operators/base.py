@@ -1,0 +1,375 @@
+"""The arcs of a plan while a revision goes through it: what each holds around a change, and what of it changed.
+
+Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`Arc.change`). Where an operator has to see more
+than the changed rows, it asks its input for the content around them, which comes from that arc's connection point, from what
+the arc
+has evaluated for this revision already, or is replayed from further up, in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.columns import Columns
+from pulse.core.expression import TRUE, Column, Constant
+from pulse.core.segment.order import Ranges, narrow
+from pulse.kernels.pieces.range_lookup import locate
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.model_clause import ModelClause
+from pulse.plan.nodes import Filter, Node, Project, Scan, Window
+from pulse.plan.radius import NONE, Reach, need, reach
+from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.scan import of_keys
+from pulse.runtime.incremental.arrangement import ConnectionPoint
+from pulse.runtime.incremental.arrangement_buffers import bare
+from pulse.runtime.incremental.delta import (
+    GRACE,
+    Content,
+    Delta,
+    Stretches,
+    by_ranges,
+    changed_rows,
+    extents,
+    unlike,
+)
+
+UPSTREAM, DOWNSTREAM, STATELESS = "upstream", "downstream", "stateless"
+ADAPTIVE = "adaptive"
+
+
+@dataclass
+class Flow:
+    """What went through an operator: revised stretches and rows in and out, those that it absorbed, and how it was done."""
+
+    operator: str
+    revised: int = 0  # stretches that came in
+    rows_in: int = 0
+    rows_out: int = 0
+    out: int = 0  # stretches that went on
+    absorbed: int = 0  # stretches that came in and changed nothing
+    modes: dict[str, int] = field(default_factory=dict)  # stretches by mode
+    fell_back: int = 0  # stretches that were to be patched and could not be
+
+
+class Arc:
+    """The output of a node. ``possible`` says whether possible rows flow on it."""
+
+    def __init__(self, node: Node, possible: bool, inputs: tuple[Arc, ...], margin: Reach = NONE) -> None:
+        self.node, self.possible, self.inputs, self.margin = node, possible, inputs, margin
+        self.point: ConnectionPoint | None = None
+        self.delta: Delta | None = None
+        self.cache: Content | None = None
+        self.flow = Flow("")
+
+    # -- keys -----------------------------------------------------------------------------------------------
+
+    def keys(self) -> tuple[pa.Array, ...]:
+        """The keys of all codes, as columns."""
+        return self.inputs[0].keys()
+
+    def count(self) -> int:
+        """How many codes there are."""
+        return self.inputs[0].count()
+
+    def codes(self) -> IntArray:
+        """All codes that can have rows."""
+        return self.inputs[0].codes()
+
+    def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
+        """The codes of keys that are given as columns."""
+        return self.inputs[0].codes_of(keys, n)
+
+    def bare(self) -> Relation:
+        """All keys, in the order of their codes, without rows."""
+        return bare(self.node.columns, self.keys(), self.count())
+
+    # -- rows -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A new revision: nothing is known of it."""
+        self.delta = self.cache = None
+        if self.point is not None:
+            self.point.drop()
+
+    def content(self, stretches: Stretches) -> Content:
+        """What the arc holds around stretches, before and after."""
+        if self.point is not None:
+            self.sync()
+            return self.point.content(stretches)
+        found = None if self.cache is None else _part(self.cache, stretches)
+        if found is not None:
+            return found
+        made = self.replay(stretches)
+        if made.stretches is stretches:
+            return made
+        found = _part(made, stretches)  # more was worked out than was asked for
+        assert found is not None
+        return found
+
+    def meet_all(self) -> None:
+        """Give codes to all keys there are: those of a join only get theirs when they are met."""
+        for arc in self.inputs:
+            arc.meet_all()
+
+    def sync(self) -> None:
+        """Tell the connection point of keys that are new."""
+        if self.point is not None and self.point.groups < self.count():
+            self.point.codes(self.keys(), self.count(), add=True)
+
+    def replay(self, stretches: Stretches) -> Content:
+        """The content, worked out from that of the inputs."""
+        raise NotImplementedError
+
+    def estimate(self, stretches: Stretches) -> IntArray:
+        """About how many rows are handled to know the content of each stretch, in one version: O(log n) each."""
+        if self.point is not None:
+            return self.point.count(stretches)
+        return 2 * self.inputs[0].estimate(stretches.widened(*need(self.node)))
+
+    def change(self) -> Delta:
+        """What of this arc changed, from what changed on its inputs; the input arcs have their deltas."""
+        raise NotImplementedError
+
+    def settle(self, delta: Delta) -> None:
+        """Note the delta, and the connection point's: corrected before the next operator sees it."""
+        if self.point is not None and not isinstance(self, ScanArc):
+            self.sync()
+            delta = self.point.propose(delta)
+        self.delta = delta
+
+    def _apply(self, relation: Relation) -> Relation:
+        """The node's operator; groups stay as they are."""
+        made = Evaluation({self.node.inputs[0]: relation}, possible=self.possible).segments(self.node)
+        if isinstance(self.node, Filter) and made.drift:
+            # Whether a filter opens a hole is a fact about all of a key.
+            made = replace(made, drift={})
+        return made
+
+
+class ScanArc(Arc):
+    """A stream as its scan gives it; the connection point is the stream's, shared by all its scans."""
+
+    node: Scan
+
+    def __init__(self, node: Scan, point: ConnectionPoint) -> None:
+        super().__init__(node, False, ())
+        self.point = point
+        self._wanted: BoolArray = np.zeros(0, bool)
+
+    def keys(self) -> tuple[pa.Array, ...]:
+        assert self.point is not None
+        return self.point.keys
+
+    def count(self) -> int:
+        assert self.point is not None
+        return self.point.groups
+
+    def codes(self) -> IntArray:
+        wanted = self.wanted()
+        return np.arange(self.count()) if wanted is None else np.flatnonzero(wanted)
+
+    def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
+        assert self.point is not None
+        return self.point.codes(keys, n)
+
+    def wanted(self) -> BoolArray | None:
+        """Which codes the scan reads; None for all."""
+        if self.node.keys == TRUE:
+            return None
+        if len(self._wanted) < self.count():
+            columns = replace(self.node.stored, modelled=(), unmodelled=())
+            numbered = replace(
+                columns, key=(*((name, type_) for name, type_ in columns.key), ("#code", pa.int64()))
+            )
+            every = bare(numbered, (*self.keys(), pa.array(np.arange(self.count()))), self.count())
+            chosen = of_keys(every, self.node.keys).keys[-1].to_numpy()
+            self._wanted = np.zeros(self.count(), bool)
+            self._wanted[chosen] = True
+        return self._wanted
+
+    def begin(self) -> None:
+        self.delta = self.cache = None
+
+    def content(self, stretches: Stretches) -> Content:
+        assert self.point is not None
+        found = self.point.content(stretches, self.wanted())
+        return found.within(self._scanned(found.relation))
+
+    def change(self) -> Delta:
+        assert self.point is not None
+        raw = self.point.pending
+        wanted = self.wanted()
+        if wanted is not None:
+            chosen = np.flatnonzero(wanted[raw.stretches.code])
+            raw = Delta(raw.stretches.take(chosen), raw.relation, raw.old[chosen], raw.new[chosen])
+        if self._is_plain:
+            return unlike(self._scanned(raw.relation), raw.stretches.code, raw.old, raw.new)
+        content = raw.content()
+        return changed_rows(content.within(self._scanned(content.relation)))
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether rows stay as they are stored, but for their names."""
+        return self.node.start is None and self.node.end is None and not self.node.models
+
+    def _scanned(self, relation: Relation) -> Relation:
+        scan = self.node
+        if scan.start is not None or scan.end is not None:
+            ranges = Ranges(relation.group, relation.ref, relation.lo, relation.hi)
+            keep, lo, hi = narrow(ranges, scan.start, scan.end)
+            rows = keep.nonzero()[0]
+            relation = relation.take(rows, lo=lo[rows], hi=hi[rows])
+        relation = relation.prefixed(scan.alias)
+        if scan.models:
+            made = tuple((f"{scan.alias}.{name}", expression) for name, expression in scan.models)
+            return ModelClause(made, scan.columns).segments(relation)
+        return relation if relation.columns == scan.columns else relation.only(scan.columns)
+
+
+class RowArc(Arc):
+    """A filter or a projection: every row on its own, so that a delta is all it needs."""
+
+    def keys(self) -> tuple[pa.Array, ...]:
+        below = self.inputs[0].keys()
+        if not isinstance(self.node, Project):
+            return below
+        outputs, names = dict(self.node.outputs), self.node.input.columns.key_names
+        made = []
+        for name in self.node.columns.key_names:
+            expression = outputs.get(name, Column(name))
+            if isinstance(expression, Constant):
+                made.append(pa.repeat(pa.scalar(str(expression.value), pa.string()), self.count()))
+            else:
+                assert isinstance(expression, Column)
+                made.append(below[names.index(expression.name)])
+        return tuple(made)
+
+    def codes_of(self, keys: tuple[pa.Array, ...], n: int) -> IntArray:
+        if isinstance(self.node, Project):
+            outputs, names = dict(self.node.outputs), self.node.columns.key_names
+            source = {
+                e.name: name for name in names if isinstance(e := outputs.get(name, Column(name)), Column)
+            }
+            source |= {name: source[equal] for name, equal in self.node.hidden}
+            keys = tuple(keys[names.index(source[name])] for name in self.node.input.columns.key_names)
+        return self.inputs[0].codes_of(keys, n)
+
+    def replay(self, stretches: Stretches) -> Content:
+        below = self.inputs[0].content(stretches)
+        return below.within(self._apply(below.relation))
+
+    def change(self) -> Delta:
+        below = self.inputs[0].delta
+        assert below is not None
+        self.flow.modes[STATELESS] = self.flow.modes.get(STATELESS, 0) + len(below)
+        if isinstance(self.node, Project):
+            made = self._renamed(below)
+            if made is not None:
+                return made
+        if self.margin == NONE or self.point is not None:
+            content = below.content()
+            return changed_rows(content.within(self._apply(content.relation)))
+        self.cache = self.replay(below.stretches.widened(*self.margin).merged())
+        return changed_rows(self.cache)
+
+    def _renamed(self, below: Delta) -> Delta | None:
+        """The delta under new names, and all that is known around it: where a projection gives a row for every row."""
+        made = self._apply(below.relation)
+        if len(made) != len(below.relation):
+            return None
+        known = self.inputs[0].cache
+        if known is not None and known.relation is below.relation:
+            self.cache = known.within(made)
+        return unlike(made, below.stretches.code, below.old, below.new)
+
+
+class WindowArc(Arc):
+    """An aggregate over a window, per key: replayed from all that shared a window with what changed."""
+
+    node: Window
+
+    @property
+    def stays(self) -> int:
+        """For how long a result may stay the same row beyond what changed."""
+        return need(self.node).after
+
+    def replay(self, stretches: Stretches) -> Content:
+        wide = need(self.node)
+        below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
+        return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
+
+    def affected(self, stretches: Stretches) -> Stretches:
+        """Where results can be others when the input is, with what rows may reach beyond it."""
+        before, after = reach(self.node)
+        return stretches.widened(before + self.stays, after + self.stays + GRACE).merged()
+
+    def change(self) -> Delta:
+        below = self.inputs[0].delta
+        assert below is not None
+        self.flow.modes[UPSTREAM] = self.flow.modes.get(UPSTREAM, 0) + len(below)
+        return self.upstream(self.affected(below.stretches))
+
+    def upstream(self, affected: Stretches) -> Delta:
+        """Old and new results by replay."""
+        assert isinstance(self.node.size, int)
+        if self.point is None:
+            affected = affected.widened(*self.margin).merged()
+        below = self.inputs[0].content(affected.widened(self.node.size + GRACE, GRACE))
+        whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
+        made = self._known(Content(whole, self._apply(below.relation), below.before, below.after))
+        if self.point is None:
+            self.cache = made
+        return changed_rows(made)
+
+    def _known(self, made: Content) -> Content:
+        """Without rows beyond what was asked for, of which only a part of the window was there.
+
+        Ranges of which a part is missing give no result; tuples of which some are missing give a wrong one.
+        """
+        return overlapping(made) if self.node.input.columns.points else made
+
+
+def nothing(columns: Columns, absorbed: int = 0) -> Delta:
+    """No change."""
+    none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+    return Delta(
+        Stretches(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
+    )
+
+
+def _part(cache: Content, stretches: Stretches) -> Content | None:
+    """The content of stretches out of that of others, where those hold them."""
+    held = cache.stretches
+    spans = np.stack(
+        [np.searchsorted(held.code, stretches.code), np.searchsorted(held.code, stretches.code, "right")],
+        axis=1,
+    )
+    found = locate(held.start, held.end, spans, np.stack([stretches.start, stretches.end], axis=1))
+    at = found[:, 0]
+    if (found[:, 1] - at != 1).any():
+        return None
+    if (held.start[at] > stretches.start).any() or (held.end[at] < stretches.end).any():
+        return None
+    if len(at) == 1 or (np.diff(at) > 0).all():
+        return Content(stretches, cache.relation, cache.before[at], cache.after[at])
+    return overlapping(Content(stretches, cache.relation, cache.before[at], cache.after[at]))
+
+
+def overlapping(content: Content) -> Content:
+    """Only the rows that overlap each stretch: groups that several stretches share are taken apart."""
+    relation, stretches = content.relation, content.stretches
+    start, end = extents(relation)
+    ranges = np.stack([stretches.start, stretches.end], axis=1)
+    offsets = relation.offsets
+    n = len(stretches)
+    revised = np.flatnonzero(content.before != content.after)
+    groups = np.concatenate([content.before, content.after[revised]])
+    spans = np.stack([offsets[groups], offsets[groups + 1]], axis=1)
+    places = locate(start, end, spans, np.concatenate([ranges, ranges[revised]]))
+    after = np.arange(n)
+    after[revised] = n + np.arange(len(revised))
+    return Content(stretches, by_ranges(relation, places, groups), np.arange(n), after)

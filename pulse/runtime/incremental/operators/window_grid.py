@@ -1,0 +1,122 @@
+"""The arc of a window that is asked at its closing times only: its results are points on the grid of the advance.
+
+A tuple, or a range within an advance, takes part in ``size / advance`` of them, so a revision reads and patches as many stored
+results, and replays the rows of as many windows: with windows that follow each other (size 1000, advance 1000) one result, or
+one window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import LIKELY, POSSIBLE
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.sampling import as_points
+from pulse.operators.patch.on_grid import ExtremumClosings, IntegralClosings, PointClosings
+from pulse.plan.nodes import Node, Window
+from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.incremental.delta import GRACE, Content, Delta, Stretches, changed_rows
+from pulse.runtime.incremental.operators.base import nothing, overlapping
+from pulse.runtime.incremental.operators.window import PatchedArc
+
+_PATCHES: dict[str, type[IntegralClosings] | type[ExtremumClosings] | type[PointClosings]] = {
+    "integral": IntegralClosings,
+    "extremum": ExtremumClosings,
+    "points": PointClosings,
+}
+
+
+class ClosingsArc(PatchedArc):
+    """As a window with a choice, at multiples of ``every``."""
+
+    def __init__(self, *told: Any) -> None:
+        *base, every = told
+        super().__init__(*base)
+        self._every: int = every
+        node = self.node
+        self._patch = _PATCHES[self._kind](node.function, node.argument, node.output, self.size, every)
+
+    @property
+    def stays(self) -> int:
+        return 0
+
+    def replay(self, stretches: Stretches) -> Content:
+        grace = 0 if self.node.input.columns.points else GRACE  # ends of ranges are real numbers
+        below = self.inputs[0].content(stretches.widened(self.size + grace, grace))
+        return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
+
+    def _known(self, made: Content) -> Content:
+        return overlapping(made)
+
+    def affected(self, stretches: Stretches) -> Stretches:
+        """From the first closing time after a change to the last that it takes part in; none where no window holds it."""
+        every = self._every
+        first = self.felt(stretches).start
+        last = (stretches.end - 1 + self.size) // every * every
+        some = np.flatnonzero(last >= first)
+        return Stretches(stretches.code[some], first[some], last[some] + 1).merged()
+
+    def felt(self, stretches: Stretches) -> Stretches:
+        """The first closing time after each change."""
+        first = (stretches.start // self._every + 1) * self._every
+        return Stretches(stretches.code, first, first + 1)
+
+    def change(self) -> Delta:
+        below = self.inputs[0].delta
+        assert below is not None
+        every, times = self._every, below.stretches
+        held = (times.end - 1 + self.size) // every > times.start // every
+        if held.all():
+            return self.changed(below)
+        some = np.flatnonzero(held)
+        if not len(some):
+            return nothing(self.node.columns, absorbed=len(below))
+        return self.changed(Delta(times.take(some), below.relation, below.old[some], below.new[some]))
+
+    def upstream(self, affected: Stretches) -> Delta:
+        if self.point is None:
+            affected = affected.widened(*self.margin).merged()
+        made = self.replay(affected)
+        if self.point is None:
+            self.cache = made
+        return changed_rows(made)
+
+    def replayed(self, affected: Stretches) -> IntArray:
+        """The rows of all windows that close in each stretch, before and after."""
+        return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
+
+    def stored(self, affected: Stretches) -> IntArray:
+        """How many closing times lie in each stretch."""
+        return (affected.end - 1 - affected.start) // self._every + 1
+
+    def _concerned(self, affected: Stretches, results: Relation) -> Relation:
+        return results
+
+    def _apply(self, relation: Relation) -> Relation:
+        return results_at(self.node, relation, self._every, possible=self.possible)
+
+
+def results_at(node: Window, relation: Relation, every: int, *, possible: bool) -> Relation:
+    """A window at the multiples of ``every``, as points."""
+    found = Evaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
+    points = as_points(found, least=POSSIBLE if possible else LIKELY, groups=relation.groups)
+    return replace(points, columns=node.columns, keys=relation.keys)
+
+
+def with_results(
+    scans: dict[Node, Relation], windows: frozenset[Node], every: int, *, possible: bool
+) -> dict[Node, Relation]:
+    """The scans, and these windows at the multiples of ``every``: what everything above is evaluated from."""
+    made = dict(scans)
+    for node in windows:
+        assert isinstance(node, Window)
+        evaluation = Evaluation(scans, possible=possible)
+        below = (evaluation._points if node.input.columns.points else evaluation._segments)(
+            node.input, possible
+        )
+        made[node] = results_at(node, below, every, possible=possible)
+    return made

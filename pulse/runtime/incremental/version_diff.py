@@ -1,0 +1,302 @@
+"""What of a query's results two versions of its models tell apart (semantics 7): prepared once, worked on in pieces.
+
+::
+
+    touched regions of each stream  ──widened by what windows reach──>  segments of both versions around them
+    ──plan──>  results before and after  ──difference──>  +I  -U +U  -D
+
+Only what may have changed is read and evaluated. Where a plan treats the keys of one stream apart, that is the touched keys, and
+a piece of work is some of them; else it is all keys at the touched times. Picklable: workers get it whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.core.regions import LATEST, Regions
+from pulse.core.time import parse_instant
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import change_schema, difference
+from pulse.operators.output.sampling import to_tuples
+from pulse.operators.output.tuple_diff import tuple_difference
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.fragments import fragments
+from pulse.plan.nodes import Node, PlanError, Scan, scans, transform
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.plan.radius import NONE, Reach, reach
+from pulse.plan.versions import checked
+from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
+from pulse.runtime.execution.bound_plan import RateError, at_versions
+from pulse.runtime.execution.evaluator import Evaluation, without_possible
+from pulse.runtime.execution.region_scan import Spans, read_around, spans_of
+from pulse.runtime.execution.scan import as_scanned
+from pulse.runtime.incremental.continuous_query import selected
+from pulse.store.model_ref import Stored
+from pulse.store.versions.changed_regions import everywhere, touched
+
+GRACE = 2_000_000
+"""Microseconds that are read beyond what windows reach: ends of segments are real numbers."""
+
+PIECE = 256
+"""Regions that one piece of work has at most."""
+
+
+@dataclass(frozen=True)
+class RevisedJob:
+    """``query`` is bound, and its streams are of one moment each; ``old`` and ``new`` say where each is read, before and after.
+
+    ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked. ``accents``: what is done about those
+    of the streams before and after, by which ``evolution``; results of either side are in the units in force on that side.
+    """
+
+    query: Query
+    old: Mapping[str, Stored]
+    new: Mapping[str, Stored]
+    rate: int | None
+    regions: Mapping[str, Regions] = field(default_factory=dict)
+    mode: str | None = None
+    evolution: Evolution = AS_STORED
+    accents: tuple[JobAccents, JobAccents] = (NO_ACCENTS, NO_ACCENTS)
+
+    def check_end(self, emitted: Any) -> None:
+        """Raise the error of a query that ends at an accent, with what changed before it."""
+        for one in reversed(self.accents):
+            one.check_end(emitted)
+
+    @cached_property
+    def plan(self) -> Node:
+        """The plan as it is evaluated: in one place, whatever it joins."""
+        return optimise(self.query.plan)
+
+    @cached_property
+    def by_key(self) -> bool:
+        """Whether no result depends on more than one key of one stream."""
+        cut = fragments(place_exchanges(self.plan))
+        return len(cut) == 1 and cut[0].stream is not None
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far before and after a change of their inputs results can change."""
+        return _reach(self.plan)
+
+    @property
+    def columns(self) -> Columns:
+        """What results have."""
+        return self.query.output(self.plan.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the changes: those of the results, and ``kind``."""
+        columns = self.columns
+        if self.rate is None:
+            return change_schema(columns.segment_schema())
+        return change_schema(columns.tuple_schema(self.query.select))
+
+    @cached_property
+    def results(self) -> Spans:
+        """The times of results that may differ."""
+        before, after = self.reach
+        return spans_of([one.widened(before + GRACE, after + GRACE) for one in self.regions.values()])
+
+    @cached_property
+    def inputs(self) -> Spans:
+        """The times of segments that these depend on."""
+        return spans_of([self._around(one) for one in self.regions.values()])
+
+    def _around(self, regions: Regions) -> Regions:
+        """What is read for regions. Where segments are undone as they are read, all before: bounds of integrals carry on."""
+        far = 2 * (max(self.reach) + GRACE)
+        undone = any(one.alters for side in self.accents for one in side.undoing.values())
+        return regions.widened(LATEST if undone else far, far)
+
+    def pieces(self) -> list[RevisedJob]:
+        """The work in parts that know nothing of each other: keys of the one stream, or all at once."""
+        if not self.by_key or not any(map(len, self.regions.values())):
+            return [self] if any(map(len, self.regions.values())) else []
+        ((stream, regions),) = self.regions.items()
+        starts = range(0, len(regions), PIECE)
+        ends = [_end_of_key(regions, min(start + PIECE, len(regions))) for start in starts]
+        cuts = sorted({0, *ends})
+        return [
+            replace(self, regions={stream: regions.take(np.arange(a, b))})
+            for a, b in itertools.pairwise(cuts)
+        ]
+
+    def sides(self) -> Iterator[tuple[dict[str, Relation], JobAccents]]:
+        """The streams before and after, each with what is done about their accents."""
+        for stored, accents in zip((self.old, self.new), self.accents, strict=True):
+            yield self._streams(stored, accents), accents
+
+    def _streams(self, stored: Mapping[str, Stored], accents: JobAccents) -> dict[str, Relation]:
+        """The segments of every stream around what may differ, by plain names, in the units that the query is evaluated in."""
+        found = {}
+        for scan in scans(self.plan):
+            if scan.stream not in found:
+                regions = None
+                if self.by_key:
+                    regions = self._around(self.regions[scan.stream]).merged()
+                columns = self.stored_columns(scan.stream)
+                rows = read_around(stored[scan.stream].open(), columns, self.inputs, regions)
+                undoing = accents.undoing.get(scan.stream)
+                found[scan.stream] = rows if undoing is None else undoing.segments(rows)
+        return found
+
+    def stored_columns(self, stream: str) -> Columns:
+        """The stream's columns as it is stored."""
+        return next(scan.stored for scan in scans(self.query.plan) if scan.stream == stream)
+
+
+def prepare_revised(
+    query: Query,
+    paths: Mapping[str, str | Stored],
+    since: Any,
+    *,
+    tuples: bool,
+    version: int | None = None,
+    as_of: Any = None,
+    mode: str | None = None,
+    evolution: Evolution = AS_STORED,
+) -> RevisedJob:
+    """What is different between ``since`` (a version, a mapping of streams to versions, or a time) and now.
+
+    Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part. Where
+    the two sides are not restated alike (accents came in between, or keys by which an operator holds), all results may differ.
+    """
+    rate = query.rate if tuples else None
+    if tuples and rate is None:
+        points = query.plan.columns.points
+        raise RateError(
+            "query: revisions of points are told as segments, each of one instant; ask for those (--segments)"
+            if points
+            else "query: revisions as tuples need a rate; end the query with SAMPLE EVERY 1 s, or ask for segments (--segments)"
+        )
+    own = {scan.stream for scan in scans(query.plan) if scan.at is None}
+    old, new = _ends(own, paths, since, version, as_of)
+    known = [one.as_of for one in (*old.values(), *new.values()) if one.as_of is not None]
+    if known:  # what was not known then is no revision, but news
+        query = replace(query, plan=transform(query.plan, lambda node: _until(node, min(known))))
+    query, fixed = at_versions(query, paths)
+    names = sorted({scan.stream for scan in scans(query.plan)})
+    old = {name: old.get(name, fixed[name]).pinned() for name in names}
+    new = {name: new.get(name, fixed[name]).pinned() for name in names}
+    accents = job_accents(query.plan, old, evolution), job_accents(query.plan, new, evolution)
+    regions = {name: touched(old[name].open(), new[name].open()) for name in names}
+    if accents[0] != accents[1]:
+        regions = {name: everywhere(old[name].open(), new[name].open()) for name in names}
+    if known:
+        regions = {name: _before(one, min(known)) for name, one in regions.items()}
+    return RevisedJob(query, old, new, rate, regions, mode, evolution, accents)
+
+
+def side_by_side(job: RevisedJob) -> pa.Table:
+    """What of the results differs: both versions evaluated."""
+    before, after = (_results(job, streams, accents) for streams, accents in job.sides())
+    if job.rate is None:
+        made = difference(before, after).table
+    else:
+        columns = job.columns
+        keys = [name for name in job.query.select if name in columns.key_names]
+        made = tuple_difference(before, after, keys, columns.time)
+    return made.cast(job.schema)
+
+
+def _results(job: RevisedJob, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
+    """The results that may differ, as a relation or as a table of tuples, in the units in force at each instant."""
+    plan, restating = job.plan, accents.restating
+    inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
+    evaluation = Evaluation(inputs, possible=job.query.possible)
+    evaluation.expect([plan])
+    if job.rate is None:
+        relation = evaluation.segments(plan)
+        relation = relation if job.query.possible else without_possible(relation)
+        relation = relation if restating is None else restating.segments(relation)
+        return selected(within_spans(relation, job.results), job.columns)
+    samples = evaluation.samples(plan, job.rate)
+    samples = samples if restating is None else restating.samples(samples)
+    batch = to_tuples(samples, job.query.select, possible=job.query.possible)
+    return _tuples_within(pa.Table.from_batches([batch]), job)
+
+
+def _tuples_within(table: pa.Table, job: RevisedJob) -> pa.Table:
+    times = table.column(job.columns.time).combine_chunks()
+    if isinstance(times, pa.ChunkedArray):
+        times = pa.concat_arrays(times.chunks or [pa.array([], times.type)])
+    spans = np.array(job.results, np.int64).reshape(-1, 2)
+    t = times.view(pa.int64()).to_numpy()
+    at = np.searchsorted(spans[:, 1], t, side="right")
+    return table.filter(pa.array(np.append(spans[:, 0], LATEST)[at] <= t))
+
+
+def within_spans(relation: Relation, spans: Spans) -> Relation:
+    """What the rows say about these times."""
+    from pulse.operators.relational.spatial_grid import within
+
+    parts = [within(relation, start, end) for start, end in spans]
+    return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)
+
+
+def _ends(
+    own: set[str], paths: Mapping[str, str | Stored], since: Any, version: int | None, as_of: Any
+) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """Where streams are read before and after."""
+    if version is not None and as_of is not None:
+        raise PlanError("revisions: up to a version, or as of a time; say one of them")
+    new = {name: Stored.of(paths[name]) for name in own}
+    if version is not None:
+        new = {name: Stored(one.path, checked(version)) for name, one in new.items()}
+    elif as_of is not None:
+        new = {name: Stored(one.path, None, _instant(as_of)) for name, one in new.items()}
+    if isinstance(since, Mapping):
+        for name in since:
+            if name not in own:
+                raise PlanError(
+                    f"revisions since a version of '{name}': the query reads no stream of that name as of now, only "
+                    f"{', '.join(sorted(own))}"
+                )
+        return {**new, **{n: Stored(new[n].path, checked(one)) for n, one in since.items()}}, new
+    if isinstance(since, int) and not isinstance(since, bool):
+        if len({one.path for one in new.values()}) > 1:
+            raise PlanError(
+                f"revisions since version {since}: of which stream? The query reads {', '.join(sorted(own))}; "
+                "name it: {'" + min(own) + f"': {since}}} (--revised-from {min(own)}={since})"
+            )
+        return {name: Stored(one.path, checked(since)) for name, one in new.items()}, new
+    return {name: Stored(one.path, None, _instant(since)) for name, one in new.items()}, new
+
+
+def _instant(given: Any) -> int:
+    return given if isinstance(given, int) and not isinstance(given, bool) else parse_instant(given)
+
+
+def _until(node: Node, end: int) -> Node:
+    if isinstance(node, Scan) and node.at is None:
+        return replace(node, end=end if node.end is None else min(node.end, end))
+    return node
+
+
+def _before(regions: Regions, end: int) -> Regions:
+    some = regions.take(np.flatnonzero(regions.start < end))
+    return replace(some, end=np.minimum(some.end, end))
+
+
+def _reach(node: Node) -> Reach:
+    below = NONE
+    for one in node.inputs:
+        below = below.over(_reach(one))
+    return below.plus(reach(node))
+
+
+def _end_of_key(regions: Regions, at: int) -> int:
+    """The first region from a place on that is of another key than the one before it; regions are by key."""
+    while at < len(regions) and all(column[at] == column[at - 1] for column in regions.keys):
+        at += 1
+    return at

@@ -1,0 +1,224 @@
+"""Revisions of results by the engine that revises queries (:mod:`pulse.runtime.incremental.view`): replayed, patched, or as costs less.
+
+The segments that two versions do not share are a revision of the stream; it goes through the query as any other does. So the
+way it takes can be chosen, and how it spread is told. Old results that are at hand are patched as they are, instead of being
+computed again: they are a connection point behind the query's window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import BoolArray, IntArray
+from pulse.core.expression import Column
+from pulse.core.keys import key_ranks
+from pulse.core.regions import Regions
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import in_other
+from pulse.plan.nodes import Across, Join, Node, PlanError, Project, Union, Window, walk
+from pulse.runtime.execution.region_scan import extents, overlapping, reaching
+from pulse.runtime.incremental.delta import Changed
+from pulse.runtime.incremental.version_diff import RevisedJob, side_by_side
+from pulse.runtime.incremental.view import Proliferation, Revised, Reviser
+
+
+def changes(job: RevisedJob, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
+    """What of the results differs, and how it spread if the way was chosen (``job.mode``).
+
+    Where only the bound of integrals was withdrawn no segment is shared: both versions are evaluated side by side. So they are
+    for tuples: a window that closes just where a stretch of data ends is a tuple, but no segment.
+    """
+    revised = None if job.mode is None else revise_job(job, held)
+    if revised is None or job.rate is not None:
+        return side_by_side(job), None if revised is None else revised.report
+    return revised.changes.table.cast(job.schema), revised.report
+
+
+class Apart(NamedTuple):
+    """Which rows of two relations the other does not have; ``loosened``: some differ in nothing but an integral's bound."""
+
+    old: BoolArray
+    new: BoolArray
+    loosened: bool
+
+
+def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
+    """What the job's versions change of its results; None where nothing is shared: bounds of all segments changed, or units.
+
+    ``held`` are old results, under the columns of the query's window (:func:`as_window`).
+    """
+    assert job.mode is not None
+    if job.accents[0] != job.accents[1]:
+        return None  # all is restated anew
+    (old, accents), (new, _) = job.sides()
+    changed = {}
+    for stream in old:
+        apart = rows_apart(old[stream], new[stream])
+        if apart.loosened:
+            return None
+        changed[stream] = _changed(old[stream], new[stream], apart)
+    columns = {name: one.columns for name, one in old.items()}
+    reviser = Reviser(job.query, columns, mode=job.mode, restating=accents.restating)
+    if held is None:
+        reviser.start(old)
+    else:
+        (read,) = old.values()
+        mine = held.select_groups(np.flatnonzero(in_other(held, read)))
+        reviser.start(old, {window_of(reviser.plan): overlapping(mine, job.results)})
+    return reviser.revise(changed)
+
+
+def _changed(old: Relation, new: Relation, apart: Apart) -> Changed:
+    """The rows that are apart, and with them all points of the same instants: they are told by their place among these."""
+    parts = []
+    for one, mask in ((old, apart.old), (new, apart.new)):
+        rows = np.flatnonzero(mask)
+        start, end = extents(one)
+        of_row = pa.array(one.group[rows])
+        parts.append(Regions(tuple(column.take(of_row) for column in one.keys), start[rows], end[rows]))
+    regions = Regions.concat(parts).merged()
+    gone, come = (
+        one.take(np.flatnonzero(mask | (one.is_point & reaching(one, regions)))).without_empty_groups()
+        for one, mask in ((old, apart.old), (new, apart.new))
+    )
+    return Changed(regions, gone, come)
+
+
+def rows_apart(old: Relation, new: Relation) -> Apart:
+    """The rows that are not the same in both: same key, range and model, to the last bit."""
+    both = Relation.concat([old, new]) if len(old) or len(new) else old
+    n, m = len(old), len(new)
+    ranks = key_ranks(list(both.keys), both.groups)
+    code = ranks[both.group] if both.keys else np.zeros(n + m, np.int64)
+    side = np.repeat([0, 1], [n, m])
+    order = np.lexsort((side, both.hi, both.lo, both.ref, code))
+    a, b = order[:-1], order[1:]
+    pair = (side[a] < side[b]) & (code[a] == code[b]) & (both.ref[a] == both.ref[b])
+    pair &= (both.lo[a] == both.lo[b]) & (both.hi[a] == both.hi[b])
+    a, b = a[pair], b[pair]
+    same = _same(both, a, b)
+    tight = np.ones(len(a), bool)
+    for values in both.drift.values():
+        tight &= values[a] == values[b]
+    apart = np.ones(n + m, bool)
+    shared = same & tight
+    apart[a[shared]] = apart[b[shared]] = False
+    return Apart(apart[:n], apart[n:], bool((same & ~tight).any()))
+
+
+def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
+    same = rows.certainty[a] == rows.certainty[b]
+    for name, c in rows.models.items():
+        same &= (c[a] == c[b]).all(axis=1) & (rows.err[name][a] == rows.err[name][b])
+    for column in rows.unmodelled.values():
+        codes = column.dictionary_encode().indices.fill_null(-1).to_numpy()
+        same &= codes[a] == codes[b]
+    return np.asarray(same, bool)
+
+
+# -- old results at hand ----------------------------------------------------------------------------------------
+
+
+def window_of(plan: Node) -> Window:
+    """The window whose results a query gives, under other names at most."""
+    below = plan.input if isinstance(plan, Project) else plan
+    named = not isinstance(plan, Project) or all(isinstance(e, Column) for _, e in plan.outputs)
+    apart = isinstance(below, Window) and not any(
+        isinstance(one, (Across, Join, Union)) for one in walk(below)
+    )
+    if not isinstance(below, Window) or not named or not apart:
+        raise PlanError(
+            "revisions: old results can be patched only where they are those of one window, as select symbol, "
+            "avg(price) from S[size 10 advance 2] gives them; leave --results out"
+        )
+    return below
+
+
+def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation:
+    """Stored result segments under the columns that they have as the window's output."""
+    window = window_of(plan)
+    wanted = window.columns
+    missing = [
+        name for name in ("ref", "lo", "hi", "certainty", *columns) if name not in results.column_names
+    ]
+    if missing:
+        raise PlanError(
+            f"revisions: old results: expected segments of this query, as --segments --out writes them, but "
+            f"{', '.join(missing)} is not there"
+        )
+    names: Mapping[str, str] = (
+        {e.name: name for name, e in plan.outputs if isinstance(e, Column)}
+        if isinstance(plan, Project)
+        else {}
+    )
+    schema = wanted.segment_schema()
+    plain = {}
+    for field in schema:
+        own, suffix = _base(field.name, wanted.modelled)
+        plain[field.name] = results.column(f"{names.get(own, own)}{suffix}").cast(field.type)
+    table = pa.table(plain)
+    order = [(name, "ascending") for name in wanted.key_names]
+    return Relation.from_table(
+        table.sort_by([*order, ("ref", "ascending"), ("lo", "ascending")]), wanted
+    ).merged()
+
+
+def undone_results(results: pa.Table, job: RevisedJob) -> pa.Table:
+    """Old result segments in the units that the query is evaluated in; they were given in those in force."""
+    restating = job.accents[0].restating
+    if restating is None:
+        return results
+    told = {name for steps in restating.alter.steps.values() for name in steps.columns}
+    lost = restating.end is not None or any(not one.is_empty for one in restating.cease.steps.values())
+    missing = sorted(told - {*job.columns.key_names, *job.columns.unmodelled_names})
+    if lost or missing:
+        why = (
+            f"they lack {', '.join(missing)}, by which units differ"
+            if missing
+            else "accents end some of them"
+        )
+        raise PlanError(f"revisions: old results cannot be patched, as {why}; leave --results out")
+    columns = job.columns
+    order = [(name, "ascending") for name in columns.key_names]
+    rows = results.sort_by([*order, ("ref", "ascending"), ("lo", "ascending")])
+    relation = Relation.from_table(rows, columns).merged()
+    return pa.Table.from_batches([restating.alter.inverse().segments(relation).to_segments()])
+
+
+def _base(name: str, modelled: tuple[str, ...]) -> tuple[str, str]:
+    for suffix in ("_err", "_drift"):
+        if name.endswith(suffix) and name.removesuffix(suffix) in modelled:
+            return name.removesuffix(suffix), suffix
+    return name, ""
+
+
+def added(reports: Sequence[Proliferation]) -> Proliferation | None:
+    """The reports of several pieces of one query as one."""
+    if not reports:
+        return None
+    whole = reports[0]
+    for one in reports[1:]:
+        flows = tuple(
+            replace(
+                a,
+                revised=a.revised + b.revised,
+                rows_in=a.rows_in + b.rows_in,
+                out=a.out + b.out,
+                rows_out=a.rows_out + b.rows_out,
+                absorbed=a.absorbed + b.absorbed,
+                fell_back=a.fell_back + b.fell_back,
+                modes={mode: a.modes.get(mode, 0) + b.modes.get(mode, 0) for mode in {**a.modes, **b.modes}},
+            )
+            for a, b in zip(whole.operators, one.operators, strict=True)
+        )
+        streams = {
+            name: whole.streams.get(name, 0) + one.streams.get(name, 0)
+            for name in {**whole.streams, **one.streams}
+        }
+        whole = Proliferation(streams, flows, whole.emitted + one.emitted)
+    return whole

@@ -1,0 +1,91 @@
+"""Revisions of a query's results on Spark, as a DataFrame: nothing runs before it is used, nothing is brought to the driver.
+
+::
+
+    pieces ──mapInArrow──> changes                                    keys treated apart: no exchange
+    old and new, at the touched times, each through its fragments     else
+        ──cogroup by the results' keys──> changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import difference
+from pulse.operators.output.tuple_diff import tuple_difference
+from pulse.runtime.execution import spark_driver
+from pulse.runtime.execution.bound_plan import prepare
+from pulse.runtime.incremental.version_diff import RevisedJob, within_spans
+from pulse.runtime.incremental.version_diff_modes import changes
+from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
+
+_TOGETHER = "_all"  # what results without a key are brought together by
+
+
+def frame(spark: SparkSession, job: RevisedJob) -> DataFrame:
+    """The revisions, lazily."""
+    pieces = job.pieces()
+    schema = spark_struct(job.schema)
+    if not pieces:
+        return spark.createDataFrame([], schema)
+    if job.by_key:
+        count = len(pieces)
+        return spark.range(0, count, 1, numPartitions=count).mapInArrow(_work(pieces), schema)
+    return _cogrouped(spark, job)
+
+
+def _work(pieces: list[RevisedJob]) -> spark_driver.Work:
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for one in changes(pieces[number])[0].to_batches():
+                    if one.num_rows:
+                        yield fitted_to_spark(one)
+
+    return work
+
+
+def _cogrouped(spark: SparkSession, job: RevisedJob) -> DataFrame:
+    """Both versions at the touched times, brought together by the results' keys and compared."""
+    tuples = job.rate is not None
+    sides = []
+    for stored in (job.old, job.new):
+        asked = prepare(job.query, stored, tuples=tuples, evolution=job.evolution)
+        one = spark_driver.frame(spark, replace(asked, spans=job.inputs))
+        sides.append(one.withColumn(_TOGETHER, F.lit(0)))
+    keys = [_TOGETHER, *(name for name, _ in job.columns.key)]
+    old, new = (side.groupBy(*keys) for side in sides)
+    return old.cogroup(new).applyInArrow(_compare(job), spark_struct(job.schema))
+
+
+def _compare(job: RevisedJob) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    columns = job.columns
+    schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
+
+    def compare(left: pa.Table, right: pa.Table) -> pa.Table:
+        old, new = (
+            side.drop_columns([_TOGETHER]).select(schema.names).cast(schema) for side in (left, right)
+        )
+        if job.rate is None:
+            before, after = (within_spans(_relation(side, job), job.results) for side in (old, new))
+            made = difference(before, after).table
+        else:
+            keys = [name for name in job.query.select if name in columns.key_names]
+            made = tuple_difference(old, new, keys, columns.time)
+        batches = made.cast(job.schema).combine_chunks().to_batches()
+        fitted = [fitted_to_spark(one) for one in batches]
+        empty = fitted_to_spark(pa.RecordBatch.from_pylist([], schema=job.schema))
+        return pa.Table.from_batches(fitted or [empty])
+
+    return compare
+
+
+def _relation(table: pa.Table, job: RevisedJob) -> Relation:
+    """Result segments of one key, in any order, as a relation."""
+    return Relation.from_table(table, job.columns).merged()

@@ -1,0 +1,368 @@
+"""The reviser: a query that takes revisions of its streams and tells which of its results they correct (semantics 7).
+
+::
+
+    Changed per stream ──> connection points of the streams ──> scans ──> operators, bottom up ──> difference ──> +I  -U +U  -D
+                                        │                                     ▲   │
+                                        └── replay (upstream), or retrieve ───┘   └──> connection points further down
+
+Every operator hands on only the rows that are not what they were; where none are left the revision is absorbed there. What was
+emitted before need not be known: old results are computed beside the new. A revision either goes through whole, or leaves
+everything as it was (:class:`~pulse.store.errors.HistoryGoneError`, errors of operators).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.columns import Columns
+from pulse.core.time import format_duration
+from pulse.operators.data.relation import Relation
+from pulse.operators.output.diff import Changes, change_schema
+from pulse.plan.closings import at_closings
+from pulse.plan.modes import Costs
+from pulse.plan.nodes import Across, Filter, Join, Node, PlanError, Project, Scan, Union, Window
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
+from pulse.plan.show import line
+from pulse.runtime.accents.query_units import Restating
+from pulse.runtime.execution.evaluator import Evaluation, _selective, without_possible
+from pulse.runtime.execution.scan import as_scanned
+from pulse.runtime.incremental.arrangement import ConnectionPoint, RevisionError
+from pulse.runtime.incremental.changelog import emitted
+from pulse.runtime.incremental.continuous_query import selected
+from pulse.runtime.incremental.delta import Changed, Delta
+from pulse.runtime.incremental.operators.across_union import AcrossArc, UnionArc
+from pulse.runtime.incremental.operators.base import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
+from pulse.runtime.incremental.operators.join import JoinArc
+from pulse.runtime.incremental.operators.window import PatchedArc
+from pulse.runtime.incremental.operators.window_grid import ClosingsArc, with_results
+from pulse.runtime.incremental.tuple_changelog import tuple_changes
+
+MODES = ("adaptive", "upstream", "downstream")
+
+
+@dataclass(frozen=True)
+class Proliferation:
+    """How far revisions spread: what came in by stream, what each operator took and gave, what came out."""
+
+    streams: Mapping[str, int]  # revised stretches by stream
+    operators: tuple[Flow, ...]  # inputs first
+    emitted: int  # rows of changes
+
+    @property
+    def absorbed(self) -> int:
+        """Stretches that some operator took in and did not hand on."""
+        return sum(flow.absorbed for flow in self.operators)
+
+    def __str__(self) -> str:
+        lines = [f"{stream}: {count} revised" for stream, count in self.streams.items()]
+        for flow in self.operators:
+            modes = ", ".join(f"{count} {mode}" for mode, count in flow.modes.items())
+            back = f", {flow.fell_back} could not be patched" if flow.fell_back else ""
+            lines.append(
+                f"{flow.operator}: {flow.revised} in ({flow.rows_in} rows), {flow.out} out ({flow.rows_out} rows), "
+                f"{flow.absorbed} absorbed; {modes or 'nothing to do'}{back}"
+            )
+        return "\n".join([*lines, f"{self.emitted} rows of changes"])
+
+
+@dataclass(frozen=True)
+class Revised:
+    """What revisions led to: ``changes`` as segments, and how they spread."""
+
+    changes: Changes
+    report: Proliferation
+    rows: Relation  # of every changed stretch a group of old results and one of new
+    query: Query
+    every: int | None = None  # windows are known at its multiples
+
+    def tuples(self, rate: int | None = None) -> pa.Table:
+        """The changes as tuples at multiples of ``rate`` (microseconds; the query's own if None), per window.
+
+        A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``. Windows
+        have to be known at these closing times (``every`` of :class:`Reviser`), but for windows over tuples, which are then
+        what they are just behind them.
+        """
+        asked = self.query.rate if rate is None else rate
+        if asked is not None:
+            self._check_known(asked)
+        groups = np.arange(self.rows.groups)
+        old, new = (self.rows.select_groups(groups[side::2]) for side in (0, 1))
+        return tuple_changes(old, new, self.query, rate)
+
+    def _check_known(self, rate: int) -> None:
+        windows = at_closings(self.query.plan)
+        if self.every is None:
+            windows = frozenset(one for one in windows if not one.inputs[0].columns.points)
+        if windows and (self.every is None or rate % self.every):
+            known = "all instants" if self.every is None else f"multiples of {format_duration(self.every)}"
+            raise PlanError(
+                f"revisions as tuples every {format_duration(rate)}: windows are known at {known}, which does not tell what "
+                f"they are as they close; give the reviser every={rate}"
+            )
+
+
+class Reviser:
+    """A bound query over streams with these columns, ready to be revised once it was started.
+
+    ``points`` says which arcs have connection points besides the streams, which always have one: "inputs" none,
+    "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
+    upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
+    ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
+    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them,
+    and their changes are points: windows that nothing but rows lies above are then known at these closing times alone.
+    ``restating``: streams are in the units of their start, and changes are told in those in force (semantics 8.2).
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        columns: Mapping[str, Columns],
+        *,
+        points: str | Collection[Node] | None = None,
+        mode: str = "adaptive",
+        costs: Costs | None = None,
+        keep: int | str | None = None,
+        every: int | None = None,
+        restating: Restating | None = None,
+    ) -> None:
+        if isinstance(keep, str) and keep != "radius":
+            raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
+        if mode not in MODES:
+            raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
+        self.query, self.columns, self.mode = query, dict(columns), mode
+        self.costs, self.restating = costs or Costs(), restating
+        self.plan = optimise(query.plan, mirror=False)
+        if every is not None and every <= 0:
+            raise ValueError(f"every: expected microseconds above 0, got {every!r}")
+        self.every = every
+        self._at_closings = at_closings(self.plan) if every is not None else frozenset()
+        self.radius: Reach = radius(self.plan)
+        self.keep: int | None = sum(self.radius) if isinstance(keep, str) else keep
+        chosen = ("inputs" if mode == "upstream" else "windows") if points is None else points
+        for node in () if isinstance(chosen, str) else chosen:
+            if _is_across(node):
+                raise ValueError(
+                    f"points: expected nodes whose results are known beside what changed, got {line(node)}: of an aggregate "
+                    "across keys they are known only where all keys were replayed"
+                )
+        self._with_points = chosen
+        self._chosen = points is None  # so that points may come and go as pays off
+        self._needed = below_windows(self.plan)
+        self._streams: dict[str, ConnectionPoint] = {}
+        self._arcs: dict[tuple[Node, bool], Arc] = {}
+        self._root: Arc | None = None
+
+    @property
+    def output(self) -> Columns:
+        """The columns of results."""
+        return self.query.output(self.plan.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of changes."""
+        return change_schema(self.output.segment_schema())
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def start(self, streams: Mapping[str, Relation], held: Mapping[Node, Relation] | None = None) -> None:
+        """Take the streams in as they are now, by plain names; and results at hand, by node, for connection points."""
+        for stream in self.columns:
+            if stream not in streams:
+                raise RevisionError(
+                    f"reviser: stream '{stream}' is missing; got {', '.join(streams) or 'none'}"
+                )
+        self._streams = {stream: ConnectionPoint(streams[stream], keep=self.keep) for stream in self.columns}
+        self._arcs = {}
+        self._root = self._arc(self.plan, self.query.possible, margins(self.plan))
+        stored = [arc for arc in self._arcs.values() if self._has_point(arc)]
+        for arc in stored:
+            if arc.node in (held or {}):
+                arc.point = self._point(arc, (held or {})[arc.node])
+        empty = [arc for arc in stored if arc.point is None]
+        if empty:
+            self._fill(empty, streams)
+
+    def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> Arc:
+        key = (node, possible and not isinstance(node, Scan))
+        if key in self._arcs:
+            return self._arcs[key]
+        below = possible or (_takes_possible(node) and _selective(node.inputs[0]))
+        inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
+        told = node, possible, inputs, margin.get(node, NONE)
+        arc: Arc
+        match node:
+            case Scan():
+                arc = ScanArc(node, self._streams[node.stream])
+            case Filter() | Project():
+                arc = RowArc(*told)
+            case Window() if node in self._at_closings:
+                arc = ClosingsArc(*told, self.mode, self.costs, self.every)
+            case Window():
+                arc = PatchedArc(*told, self.mode, self.costs)
+            case Join():
+                arc = JoinArc(*told)
+            case Union():
+                arc = UnionArc(*told)
+            case Across():
+                arc = AcrossArc(*told)
+            case _:
+                raise AssertionError(f"no arc for {type(node).__name__}")
+        arc.flow = Flow(line(node))
+        self._arcs[key] = arc
+        return arc
+
+    def _has_point(self, arc: Arc) -> bool:
+        if isinstance(arc, ScanArc) or self._with_points == "inputs":
+            return False
+        if self._with_points == "windows":
+            if self._chosen and isinstance(arc, PatchedArc) and arc.optional and arc.node not in self._needed:
+                return arc.pays_off()
+            return isinstance(arc, WindowArc)
+        return arc.node in self._with_points
+
+    def _fill(self, stored: list[Arc], streams: Mapping[str, Relation]) -> None:
+        """Evaluate everything once for the connection points further down."""
+        scans: dict[Node, Relation] = {
+            arc.node: as_scanned(streams[arc.node.stream], arc.node)
+            for arc in self._arcs.values()
+            if isinstance(arc, ScanArc)
+        }
+        for possible in {arc.possible for arc in stored}:
+            known = scans
+            if self.every is not None:
+                known = with_results(scans, self._at_closings, self.every, possible=possible)
+            evaluation = Evaluation(known, possible=possible)
+            for arc in stored:
+                if arc.possible == possible:
+                    arc.point = self._point(arc, evaluation.segments(arc.node))
+
+    def _point(self, arc: Arc, relation: Relation) -> ConnectionPoint:
+        """A connection point whose codes are the arc's."""
+        relation = replace(relation.without_empty_groups().merged(), lineage=None)
+        code = arc.codes_of(relation.keys, relation.groups)
+        counts = np.zeros(arc.count(), np.int64)
+        counts[code] = np.diff(relation.offsets)
+        ordered = relation.select_groups(np.argsort(code, kind="stable"))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        held = replace(ordered, keys=arc.keys(), offsets=offsets)
+        return ConnectionPoint(held, keep=self.keep, in_order=True)
+
+    def advance(self, watermark: int) -> None:
+        """Nothing before the watermark is revised any more but for what is kept: forget the rest."""
+        for point in self._points:
+            point.advance(watermark)
+
+    @property
+    def _points(self) -> list[ConnectionPoint]:
+        further = [
+            arc.point for arc in self._arcs.values() if arc.point is not None and not isinstance(arc, ScanArc)
+        ]
+        return [*self._streams.values(), *further]
+
+    # -- revisions ------------------------------------------------------------------------------------------
+
+    def revise(self, changed: Mapping[str, Changed]) -> Revised:
+        """Correct the streams, and tell what of the results that corrects."""
+        if self._root is None:
+            raise RevisionError("reviser: start it with the streams' segments first")
+        for stream in changed:
+            if stream not in self._streams:
+                known = ", ".join(self._streams)
+                raise RevisionError(f"reviser: there is no stream '{stream}'; there are: {known}")
+        self._restock()
+        try:
+            revised = self._revise(changed)
+        except BaseException:
+            for point in self._points:
+                point.drop()
+            raise
+        for point in self._points:
+            point.commit()
+        return revised
+
+    def _restock(self) -> None:
+        """Connection points put where they have come to pay off, and taken away where they do not."""
+        if not (self._chosen and self.mode == "adaptive"):
+            return
+        empty: list[Arc] = []
+        for arc in self._arcs.values():
+            if isinstance(arc, PatchedArc) and arc.weighed:
+                wanted = self._has_point(arc)
+                if wanted and arc.point is None:
+                    empty.append(arc)
+                elif not wanted:
+                    arc.point = None
+        if empty:
+            self._fill(empty, {name: point.everything() for name, point in self._streams.items()})
+
+    def _revise(self, changed: Mapping[str, Changed]) -> Revised:
+        assert self._root is not None
+        came: dict[str, int] = {}
+        for stream, point in self._streams.items():
+            if stream in changed:
+                came[stream] = len(point.pend(changed[stream]))
+            else:
+                point.pend_nothing()
+        for arc in self._arcs.values():  # inputs come before what takes them
+            arc.begin()
+            flow = arc.flow = Flow(arc.flow.operator)
+            deltas = [one.delta for one in arc.inputs if one.delta is not None]
+            flow.revised, flow.rows_in = sum(map(len, deltas)), sum(map(_rows_of, deltas))
+            if isinstance(arc, ScanArc):
+                delta = arc.change()
+                flow.revised = len(arc.point.pending) if arc.point is not None else 0
+            elif flow.revised:
+                delta = arc.change()
+            else:
+                delta = nothing(arc.node.columns)
+            arc.settle(delta)
+            flow.out, flow.rows_out = len(arc.delta or ()), _rows_of(delta)
+            flow.absorbed = delta.absorbed
+        return self._told(self._root, came)
+
+    def _told(self, root: Arc, came: Mapping[str, int]) -> Revised:
+        assert root.delta is not None
+        if len(root.delta):
+            restated = None if self.restating is None else self.restating.segments
+            changes, rows = emitted(root.delta, self.output, possible=self.query.possible, restated=restated)
+        else:
+            rows = selected(Relation.empty(self.plan.columns), self.output)
+            changes = Changes(self.schema.empty_table())
+        flows = tuple(arc.flow for arc in self._arcs.values())
+        return Revised(changes, Proliferation(came, flows, len(changes)), rows, self.query, self.every)
+
+    def _asked(self, relation: Relation) -> Relation:
+        return relation if self.query.possible else without_possible(relation)
+
+    def results(self) -> Relation:
+        """All results, from what the streams' connection points hold now."""
+        scans: dict[Node, Relation] = {
+            arc.node: as_scanned(self._streams[arc.node.stream].everything(), arc.node)
+            for arc in self._arcs.values()
+            if isinstance(arc, ScanArc)
+        }
+        found = Evaluation(scans, possible=self.query.possible).segments(self.plan)
+        return selected(self._asked(found).without_empty_groups(), self.output)
+
+
+def _takes_possible(node: Node) -> bool:
+    """Whether what is certain of the node's results depends on rows that are only possible."""
+    return isinstance(node, Across) or (isinstance(node, Window) and node.inputs[0].columns.points)
+
+
+def _is_across(node: Node) -> bool:
+    """Whether rows are those of an aggregate across keys, chosen or named anew at most."""
+    return isinstance(node, Across) or (
+        not isinstance(node, Window) and any(_is_across(one) for one in node.inputs)
+    )
+
+
+def _rows_of(delta: Delta) -> int:
+    return int((delta.old[:, 1] - delta.old[:, 0]).sum() + (delta.new[:, 1] - delta.new[:, 0]).sum())

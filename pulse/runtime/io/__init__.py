@@ -1,0 +1,1 @@
+"""Read tables that users pass in, and write results to files."""

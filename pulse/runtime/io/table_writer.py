@@ -1,0 +1,166 @@
+"""Results into a file: one Parquet or CSV file on this machine, or a folder of Parquet that Spark's workers write.
+
+The file appears whole or not at all, and is written batch by batch, so that memory does not grow with the result.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from pulse.core.errors import PulseError
+from pulse.store.manifest import FILE as MANIFEST
+from pulse.store.name_exchange import exchange
+
+KINDS = (".parquet", ".csv")
+_OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
+
+
+class OutputError(PulseError, ValueError):
+    """A file that cannot be written as asked."""
+
+
+def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders: bool = True) -> None:
+    """That the file can be written, before any work is done; ``folders`` says whether there is Spark to write one."""
+    if is_folder(out):
+        _check_folder(out, overwrite=overwrite, folders=folders)
+        return
+    path = Path(out)
+    if path.suffix.lower() not in KINDS:
+        or_folder = ", or a folder (ending in /) for Spark to write to" if folders else ""
+        raise OutputError(f"--out {out}: expected a name that ends in {' or '.join(KINDS)}{or_folder}")
+    if path.exists() and (not overwrite or path.is_dir()):
+        kind = "a folder" if path.is_dir() else "there already"
+        raise OutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
+    if (path.absolute().parent / MANIFEST).is_file():
+        raise OutputError(
+            f"--out {out}: {path.absolute().parent} is a stored model, whose files are its own; choose another folder"
+        )
+    if schema is not None and path.suffix.lower() == ".csv":
+        nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+        if nested:
+            raise OutputError(
+                f"--out {out}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
+            )
+
+
+def _check_folder(out: str, *, overwrite: bool, folders: bool) -> None:
+    if not folders:
+        raise OutputError(f"--out {out}: only Spark writes folders; name a file, or take --engine spark")
+    path = Path(out)
+    if "://" in out or not path.exists():
+        return
+    if not path.is_dir():
+        raise OutputError(f"--out {out}: it is a file; choose another name")
+    if not overwrite:
+        raise OutputError(f"--out {out}: it is there already; choose another name, or --overwrite it")
+    # Overwriting removes the whole folder, so it must be of the kind that is written here.
+    others = sorted(one.name for one in path.iterdir() if not _OWN.fullmatch(one.name))
+    if others:
+        raise OutputError(
+            f"--out {out}: it holds {others[0]}, which is no result; --overwrite removes whole folders, so choose another name"
+        )
+
+
+def is_folder(out: str) -> bool:
+    """Whether Spark is to write a folder: the name ends in a slash or says another file system."""
+    return out.endswith("/") or "://" in out
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str) -> int:
+    """Write the batches to a file; how many rows there were."""
+    check(out, overwrite=True, schema=schema, folders=False)
+    path = Path(out)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
+    except OSError as e:
+        raise OutputError(f"--out {out}: nothing can be written there: {e.strerror}") from None
+    os.close(handle)
+    rows = 0
+    try:
+        with _writer(path, name, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch.cast(schema) if batch.schema != schema else batch)
+                rows += batch.num_rows
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return rows
+
+
+def write_frame(frame: Any, out: str, *, overwrite: bool = False) -> int | None:
+    """Write a Spark DataFrame: its workers write, and for a single file their parts are joined here, one at a time."""
+    from pulse.runtime.spark.errors import translated
+
+    mode = "overwrite" if overwrite else "errorifexists"
+    if "://" in out:  # another file system: Spark's committers know it
+        with translated():
+            frame.write.mode(mode).parquet(out)
+        return None
+    if is_folder(out):
+        _write_folder(frame, Path(out).absolute(), overwrite=overwrite)
+        return None
+    folder = tempfile.mkdtemp(prefix=f".{Path(out).name}.", suffix=".tmp", dir=Path(out).absolute().parent)
+    try:
+        with translated():
+            frame.write.mode("overwrite").parquet(Path(folder).as_uri())
+        parts = sorted(Path(folder).glob("part-*.parquet"))
+        from pulse.runtime.spark.arrow_frames import arrow_schema_of
+
+        return write_batches(_read(parts), arrow_schema_of(frame), out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
+    """A folder of parts beside its place, which it takes when whole: from what is there in one step, where the system can."""
+    from pulse.runtime.spark.errors import translated
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent))
+    try:
+        with translated():
+            frame.write.mode("overwrite").parquet((hidden / "new").as_uri())
+        if out.exists():
+            if not overwrite:
+                raise OutputError(
+                    f"--out {out}: it came to be there meanwhile; choose another name, or --overwrite it"
+                )
+            if not exchange(hidden / "new", out):
+                out.rename(hidden / "old")
+                (hidden / "new").rename(out)
+        else:
+            (hidden / "new").rename(out)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _read(parts: list[Path]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            yield from file.iter_batches()
+
+
+def _writer(path: Path, name: str, schema: pa.Schema) -> Any:
+    if path.suffix.lower() == ".csv":
+        return pacsv.CSVWriter(name, schema)
+    return pq.ParquetWriter(name, schema, compression="zstd")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Run predictive jobs: job files, sources, sinks, checkpoints, alerts and dead letters."""

@@ -1,0 +1,227 @@
+"""What a job keeps between runs: of which job the checkpoint is, and in process, state and progress (semantics 6.4).
+
+::
+
+    checkpoint/_pulse_job.json        what results depend on; a job that differs is refused
+    checkpoint/_pulse_columns.json    types of columns that the job does not list, as they were found at first
+    checkpoint/spark                  Spark's own, where Spark runs the job
+    checkpoint/local/next             the files of the batch that is under way, by stream: it is run again with the same ones
+    checkpoint/local/state            all of the prediction after the last whole batch
+
+In process a batch is whole once its state has taken the place of the one before. A run that ended before that left results of the
+batch perhaps, which are replaced when it is run again: the same number, the same files, on the same state. State is data, as on
+Spark, and nothing else is read of it (:mod:`pulse.core.encoding.codec`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pulse.core.errors import PulseError
+from pulse.core.time import format_duration, parse_duration
+from pulse.runtime.accents.follower import KeptAccents
+from pulse.runtime.jobs.result_log import FINGERPRINT
+from pulse.runtime.jobs.spec import Job
+from pulse.runtime.predict.batch_store import replace_file
+from pulse.runtime.predict.engine import Prediction
+from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.state_codec import pack_state, unpack_state
+from pulse.runtime.predict.state_schema import (
+    CHECKPOINT,
+    Checkpoint,
+    check_accents,
+    check_streams,
+    kept_prediction,
+    recalled_prediction,
+)
+
+COLUMNS = "_pulse_columns.json"
+Files = Mapping[str, list[Path]]
+# What of a job is a duration, by how it is kept.
+_IN_MICROSECONDS, _IN_SECONDS = ("lateness", "revisions"), ("horizon",)
+
+
+class CheckpointError(PulseError, ValueError):
+    """A checkpoint that belongs to another job."""
+
+
+def keep_fingerprint(job: Job, engine: str = "spark") -> None:
+    """Note what the checkpoint is of, or refuse the job if it is of another, or of another engine."""
+    check_fingerprint(job, engine)
+    assert job.checkpoint is not None
+    file = Path(job.checkpoint) / FINGERPRINT
+    if not file.exists():
+        replace_file(file, json.dumps(job.fingerprint(), indent=2, sort_keys=True).encode())
+
+
+def check_fingerprint(job: Job, engine: str) -> None:
+    """Refuse a job whose checkpoint is of another, or of another engine; nothing is written."""
+    assert job.checkpoint is not None
+    file = Path(job.checkpoint) / FINGERPRINT
+    other = "local" if engine == "spark" else "spark"
+    if (Path(job.checkpoint) / other).exists():
+        raise CheckpointError(
+            f"{job.where}: the checkpoint {job.checkpoint} is of engine '{other}', whose state '{engine}' cannot go on from; "
+            f"run the job with engine '{other}', or as a job of its own, with a new checkpoint and {_new_sink(job)}"
+        )
+    if not file.exists():
+        return
+    kept = _read_json(file)
+    changed = list(_differences(kept, _without_known(job.fingerprint(), kept, known_columns(job)), ""))
+    if changed:
+        raise CheckpointError(
+            f"{job.where}: the checkpoint {job.checkpoint} is of another job: {'; '.join(changed)}. Its state and results would "
+            f"not fit; change the job back, or run it as a job of its own, with a new checkpoint and {_new_sink(job)}"
+        )
+
+
+def _new_sink(job: Job) -> str:
+    """What a job needs beside a new checkpoint: batches are numbered anew on it, and those of two jobs do not mix."""
+    if job.sink.path is None:
+        return "a new sink"
+    return f"a new sink: the results in {job.sink.path} stay those of the job as it was"
+
+
+def _without_known(mine: dict[str, Any], kept: Any, known: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """What a job depends on, without columns that it lists now and that were taken from its files before: nothing differs."""
+    from pulse.runtime.jobs.source_schema import same_types
+
+    before = kept.get("streams") if isinstance(kept, dict) else None
+    for name, one in mine["streams"].items():
+        own = before.get(name) if isinstance(before, dict) else None
+        if "columns" in one and name in known and isinstance(own, dict) and "columns" not in own:
+            follows = "accents" in one or "splits" in one  # whose accents may speak of any column
+            if same_types(one["columns"], known[name], all_of_them=follows):
+                del one["columns"]
+    return mine
+
+
+def known_columns(job: Job) -> dict[str, dict[str, str]]:
+    """The types of columns, by stream, that runs before found and the job does not list."""
+    if job.checkpoint is None or not (file := Path(job.checkpoint) / COLUMNS).exists():
+        return {}
+    kept = _read_json(file)
+    try:
+        return {
+            name: {str(column): str(type_) for column, type_ in own.items()}
+            for name, own in kept.items()
+            if name in job.streams
+        }
+    except AttributeError as e:
+        raise _damaged(file, e) from e
+
+
+def keep_columns(job: Job, types: Mapping[str, Mapping[str, str]]) -> None:
+    """Note types of columns for the runs to come; what is known stays."""
+    if job.checkpoint is None or not types:
+        return
+    known = known_columns(job)
+    if not set(types) <= set(known):
+        kept = {**types, **known}
+        replace_file(Path(job.checkpoint) / COLUMNS, json.dumps(kept, indent=2).encode())
+
+
+def _differences(old: Any, new: Any, at: str) -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            line
+            for key in sorted({*old, *new})
+            for line in _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+        ]
+    return [] if old == new else [f"{at} was {_shown(old, at)}, is {_shown(new, at)}"]
+
+
+def _shown(value: Any, at: str) -> str:
+    """A value of a job for people: durations, which are kept as microseconds or as they were written, with their unit."""
+    name = at.rpartition(".")[2]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name in _IN_MICROSECONDS:
+            return format_duration(int(value))
+        if name in _IN_SECONDS:
+            return format_duration(parse_duration(value))
+    return repr(value)
+
+
+class Progress:
+    """A job's state and progress in process: ``batch`` is the number of the next batch, ``seen`` the files of those before.
+
+    Without a checkpoint nothing is kept.
+    """
+
+    def __init__(self, job: Job, predictor: Predictor) -> None:
+        self.folder: Path | None = None
+        self.batch = 0
+        self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
+        self.prediction = Prediction(predictor)
+        self.accents: KeptAccents | None = None  # what was heard of them
+        self.read: dict[str, int] = {}  # how far logs beside the streams were
+        if job.checkpoint is None:
+            return
+        keep_fingerprint(job, "local")
+        self.folder = Path(job.checkpoint) / "local"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / "state").exists():
+            self._restore(self.folder / "state")
+
+    def _restore(self, file: Path) -> None:
+        try:
+            kept: Checkpoint = unpack_state(CHECKPOINT, file.read_bytes())
+            predictor = self.prediction.predictor
+            check_streams(kept.seen, predictor.specs, "seen")
+            check_accents(predictor, kept.accents)
+            self.prediction = recalled_prediction(predictor, kept.prediction)
+        except PulseError as e:
+            raise CheckpointError(f"{file}: {e}") from e
+        self.batch, self.accents, self.read = kept.batch, kept.accents, kept.read
+        self.seen = {name: set(map(Path, files)) for name, files in kept.seen.items()}
+
+    def planned(self) -> Files | None:
+        """The files of a batch that was begun and is not whole."""
+        if self.folder is None or not (self.folder / "next").exists():
+            return None
+        file = self.folder / "next"
+        plan = _read_json(file)
+        try:
+            if plan["batch"] != self.batch:
+                return None
+            return {name: [Path(one) for one in plan["files"].get(name, [])] for name in self.seen}
+        except (KeyError, TypeError, AttributeError) as e:
+            raise _damaged(file, e) from e
+
+    def begin(self, files: Files) -> None:
+        """A batch of these files is under way."""
+        if self.folder is not None:
+            plan = {
+                "batch": self.batch,
+                "files": {name: list(map(str, some)) for name, some in files.items()},
+            }
+            replace_file(self.folder / "next", json.dumps(plan).encode())
+
+    def commit(self, files: Files) -> None:
+        """The batch is whole."""
+        self.batch += 1
+        for name, some in files.items():
+            self.seen[name].update(some)
+        if self.folder is None:
+            return
+        seen = {name: sorted(map(str, some)) for name, some in self.seen.items()}
+        kept = Checkpoint(self.batch, seen, kept_prediction(self.prediction), self.accents, self.read)
+        replace_file(self.folder / "state", pack_state(CHECKPOINT, kept))
+
+
+def _read_json(file: Path) -> Any:
+    """What a small file of a checkpoint holds."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise _damaged(file, e) from e
+
+
+def _damaged(file: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{file}: expected what a job keeps, got something else ({type(error).__name__}: {error}); restore it, or give the job a "
+        "new checkpoint and a new sink"
+    )

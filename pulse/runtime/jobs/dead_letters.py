@@ -1,0 +1,212 @@
+"""Rows that a job set aside: whence they came, where they are kept, and how they are read again.
+
+::
+
+    aside/stream=<name>/batch=<number>/tuples.parquet      as they came, with a reason
+
+On their way through the job rows carry the file that they are from as a code, and in process their place in it
+(:data:`pulse.validation.online.rejects.WHENCE`). What is written has ``file`` instead, and for text ``line``: a line's number is
+looked for only once a row of the file is set aside. A line that does not parse is a row of nothing but nulls: its reason says
+what is wrong with it, and has its text. A stream's own columns of these names are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulse.runtime.io.lenient_text import Dialect, csv_header, line_numbers, unread_lines
+from pulse.runtime.jobs.result_log import FINGERPRINT, SET_ASIDE, ResultsError, batch_files, pieces
+from pulse.runtime.jobs.spec import Job, StreamJob
+from pulse.validation.online.rejects import FILE, ROW
+
+UNREAD = "does not parse"
+"""The reason of a line of which nothing was read, before what is wrong with it."""
+
+_PREFIX = "stream="
+_ADDED = ("reason", "file")
+
+
+def located(table: pa.Table, stream: StreamJob) -> pa.Table:
+    """Rows set aside with the file and, of text, the line they are from, as far as they carry it."""
+    if FILE not in table.column_names:
+        return table
+    files = table.column(FILE).cast(pa.string())
+    rows = table.column(ROW).to_pylist() if ROW in table.column_names else None
+    table = table.drop_columns([one for one in (FILE, ROW) if one in table.column_names])
+    if "file" not in table.column_names:
+        names = pa.array([None if one is None else _path(one) for one in files.to_pylist()], pa.string())
+        table = table.append_column("file", names)
+        if rows is not None and stream.format != "parquet" and "line" not in table.column_names:
+            lines = _lines(names.to_pylist(), rows, stream)
+            table = _diagnosed(table, names.to_pylist(), lines, stream).append_column(
+                "line", pa.array(lines, pa.int64())
+            )
+    return table
+
+
+def _diagnosed(
+    table: pa.Table, files: list[str | None], lines: list[int | None], stream: StreamJob
+) -> pa.Table:
+    """Rows that hold nothing, with what is wrong with their lines for a reason."""
+    own = [
+        column for name, column in zip(table.column_names, table.columns, strict=True) if name not in _ADDED
+    ]
+    empty = [i for i in range(table.num_rows) if not any(column[i].is_valid for column in own)]
+    reasons = table.column("reason").to_pylist()
+    dialect = Dialect.of(stream.options)
+    for file in {files[i] for i in empty}:
+        mine = [i for i in empty if files[i] == file and lines[i] is not None]
+        if file is None or not mine:
+            continue
+        columns = _columns(Path(file), stream, dialect)
+        for i, wrong in zip(
+            mine, unread_lines(Path(file), [lines[i] or 0 for i in mine], columns, dialect), strict=True
+        ):
+            reasons[i] = reasons[i] if wrong is None else f"{UNREAD}: {wrong}"
+    place = table.column_names.index("reason")
+    return table.set_column(place, "reason", pa.array(reasons, pa.string()))
+
+
+def _columns(file: Path, stream: StreamJob, dialect: Dialect) -> int | None:
+    """How many fields the lines of a file of CSV have."""
+    if stream.format != "csv":
+        return None
+    try:
+        return len(csv_header(file, dialect)) if dialect.header else len(stream.columns or ())
+    except OSError:  # moved away meanwhile
+        return 0
+
+
+def _lines(files: list[str | None], rows: list[int | None], stream: StreamJob) -> list[int | None]:
+    """The numbers of lines, counted from 1."""
+    header = stream.format == "csv" and Dialect.of(stream.options).header
+    found: list[int | None] = [None] * len(rows)
+    for file in {one for one in files if one is not None}:
+        own = [i for i, one in enumerate(files) if one == file and rows[i] is not None]
+        numbers = line_numbers(Path(file), [rows[i] or 0 for i in own], header=header)
+        for i, number in zip(own, numbers, strict=True):
+            found[i] = number
+    return found
+
+
+def _path(origin: str) -> str:
+    """A file as people name it: Spark has it as a URL."""
+    parts = urlsplit(origin)
+    return unquote(parts.path) if parts.scheme == "file" else origin
+
+
+def write_aside(job: Job, batch: int, tables: Mapping[str, pa.Table]) -> None:
+    """Keep rows that were set aside: a folder per stream, in it one per batch."""
+    from pulse.runtime.jobs.sinks import ParquetSink
+
+    if job.aside is None:
+        return
+    for name, table in tables.items():
+        sink = ParquetSink(Path(job.aside) / f"{_PREFIX}{name}", "tuples")
+        sink.write(batch, located(table, job.streams[name]))
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+class Reason(NamedTuple):
+    """How many rows of a stream were set aside for one kind of reason: what it says before a colon."""
+
+    stream: str
+    reason: str
+    rows: int
+
+
+def aside_folder(given: str | Path) -> Path | None:
+    """The folder of rows set aside: that folder, or the checkpoint, the results or the job's file that they are of. None where
+    the place is right and nothing was set aside."""
+    path = Path(given)
+    if path.suffix == ".toml":
+        from pulse.runtime.jobs.toml import read_job
+
+        job = read_job(path)
+        if job.aside is None:
+            raise ResultsError(
+                f"{given}: what the job sets aside is not kept: give it a checkpoint, or 'aside' in its [sink]"
+            )
+        return Path(job.aside) if Path(job.aside).is_dir() else None
+    if not path.is_dir():
+        what = "a file" if path.exists() else "nothing"
+        raise ResultsError(
+            f"{given}: expected a job's checkpoint, its TOML file, or the folder that 'aside' in its [sink] names, got {what}"
+        )
+    for one in (path, path / "aside", path / "_aside"):
+        if any(one.glob(f"{_PREFIX}*")):
+            return one
+    if (path / FINGERPRINT).exists() or (path / SET_ASIDE).exists():
+        return None
+    what = "results of a job" if any(batch_files(path)) else "something else"
+    raise ResultsError(
+        f"{given}: expected rows that were set aside, folders {_PREFIX}<name>, got {what}; they lie in the job's checkpoint, or "
+        "where 'aside' in its [sink] says"
+    )
+
+
+def aside_batches(folder: str | Path, *, columns: list[str] | None = None) -> Iterator[tuple[str, pa.Table]]:
+    """Streams and rows set aside, in pieces: by stream, then by batch."""
+    for one in sorted(Path(folder).glob(f"{_PREFIX}*")):
+        for number, file in batch_files(one):
+            for table in pieces(file, number, columns=columns):
+                yield one.name.removeprefix(_PREFIX), table
+
+
+def whose_reason(table: pa.Table, begins: str) -> pa.Table:
+    """The rows whose reason begins so, in whatever case."""
+    return table.filter(pc.starts_with(table.column("reason"), begins, ignore_case=True)) if begins else table
+
+
+def reasons(folder: str | Path, *, begins: str = "") -> list[Reason]:
+    """How many rows were set aside and why, the most frequent first; of those whose reason ``begins`` so."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for stream, table in aside_batches(folder, columns=["reason"]):
+        table = whose_reason(table, begins)
+        for text, rows in Counter(table.column("reason").to_pylist()).items():
+            counted[stream, str(text).partition(": ")[0]] += rows
+    return [Reason(*what, rows) for what, rows in counted.most_common()]
+
+
+def read_aside(folder: str | Path) -> pa.Table:
+    """All rows that were set aside, with ``stream`` and ``batch`` before their own columns; a table without columns where none
+    were."""
+    parts = [told(stream, table) for stream, table in aside_batches(folder)]
+    return concatenated(parts) if parts else pa.table({})
+
+
+def concatenated(parts: list[pa.Table]) -> pa.Table:
+    """Rows of several streams or files in one table: columns of one name whose types nothing unites are texts."""
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowTypeError:
+        types: dict[str, set[pa.DataType]] = {}
+        for one in (field for part in parts for field in part.schema):
+            types.setdefault(one.name, set()).add(one.type)
+        torn = {name for name, own in types.items() if len(own) > 1}
+        united = [
+            part.cast(pa.schema([_as_text(one) if one.name in torn else one for one in part.schema]))
+            for part in parts
+        ]
+        return pa.concat_tables(united, promote_options="permissive")
+
+
+def _as_text(column: pa.Field) -> pa.Field:
+    return column.with_type(pa.string())
+
+
+def told(stream: str, table: pa.Table) -> pa.Table:
+    """Rows of a stream with its name and their batch in front."""
+    own = {name: table.column(name) for name in table.column_names}
+    return pa.table(
+        {"stream": pa.array([stream] * table.num_rows, pa.string()), "batch": own["batch"], **own}
+    )

@@ -1,0 +1,110 @@
+"""Files as a source of tuples: which are there in the order of their arrival, what each holds, and which cannot be read.
+
+The order of arrival is that of modification times, then names, then rows. Both engines read files in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulse.core.arrow_types import parse_type
+from pulse.core.errors import PulseError
+from pulse.runtime.io.lenient_text import Dialect, read_csv, read_json
+from pulse.runtime.jobs.spec import Job, StreamJob
+
+_FILES_PER_BATCH = "maxFilesPerTrigger"
+
+
+class SourceError(PulseError, OSError):
+    """Tuples that cannot be read."""
+
+
+def files_of(stream: StreamJob) -> list[Path]:
+    """The files that are there, in the order of their arrival."""
+    assert stream.path is not None
+    given = Path(stream.path)
+    found: set[Path] = set()
+    for root in [given] if given.exists() else _matching(given):
+        inside = root.rglob("*") if root.is_dir() else [root]
+        found |= {one for one in inside if one.is_file() and not _hidden(one.relative_to(root))}
+    return sorted(found, key=lambda one: (one.stat().st_mtime_ns // 1_000_000, str(one)))
+
+
+def _matching(pattern: Path) -> Iterator[Path]:
+    root = Path(pattern.anchor)
+    return root.glob(str(pattern.relative_to(root)))
+
+
+def read_file(stream: StreamJob, file: Path) -> pa.Table:
+    """All tuples of a file. A line of text that does not parse is a tuple with nulls, as on Spark."""
+    listed = {name: parse_type(type_) for name, type_ in (stream.columns or {}).items()}
+    with readable(file, stream):
+        if stream.format == "parquet":
+            return _spelled(pq.ParquetFile(file).read())
+        if stream.format == "csv":
+            return _spelled(read_csv(file, listed, Dialect.of(stream.options)))
+        return read_json(file, listed)
+
+
+def _spelled(table: pa.Table) -> pa.Table:
+    """The table, whose names and texts are text: Arrow reads bytes that are none, and what asks for them fails later."""
+    for _, column in zip(table.column_names, table.columns, strict=True):  # a name may be there twice
+        if pa.types.is_string(column.type):
+            column.validate(full=True)
+    return table
+
+
+def unseen(job: Job, seen: Mapping[str, set[Path]]) -> Iterator[dict[str, list[Path]]]:
+    """The files of each micro-batch by stream, of those that are there now and not in ``seen``."""
+    queues = {name: _queue(job.streams[name], some) for name, some in seen.items()}
+    for chosen in itertools.zip_longest(*queues.values(), fillvalue=[]):
+        yield dict(zip(queues, chosen, strict=True))
+
+
+def _queue(stream: StreamJob, seen: set[Path]) -> list[list[Path]]:
+    files = [one for one in files_of(stream) if one not in seen]
+    count = int(stream.options.get(_FILES_PER_BATCH, len(files) or 1))
+    return [files[i : i + count] for i in range(0, len(files), count)]
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+class readable:  # reads as a phrase: with readable(file, stream)
+    """What goes wrong while a file is read, as an error that names the file."""
+
+    def __init__(self, file: Path, stream: StreamJob) -> None:
+        self.file, self.stream = file, stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, (pa.ArrowInvalid, pa.ArrowTypeError, OSError, ValueError)):
+            raise unreadable(str(self.file), self.stream.format, str(error).splitlines()[0]) from None
+
+
+def unreadable(file: str, format: str, reason: str) -> SourceError:
+    """The error for a file that is no whole file of its format."""
+    # Parquet ends with what tells where all else is. Text that was cut off is read up to there.
+    guess = ", it may be truncated or still being written" if format == "parquet" else ""
+    return SourceError(
+        f"{file}: cannot be read as {format}{guess}: {reason}; put a whole one in its place, of the same name, and start the job "
+        "again: nothing that was read before is read twice"
+    )
+
+
+def misplaced(file: str) -> SourceError:
+    """The error for CSV whose header is not that of the files before it, as Spark, which goes by place, cannot read it."""
+    return SourceError(
+        f"{file}: its header is not that of the stream's first file, or where that was not there yet not the 'columns' "
+        "that are listed; on Spark all CSV files of a stream have the same columns in the same order. Write it with that header, "
+        "under the same name, or if it is the first file start the job again: nothing that was read before is read twice"
+    )

@@ -1,0 +1,201 @@
+"""The folders that a job writes to: one run at a time, and results of one job only.
+
+::
+
+    checkpoint/_lock               held while a run is at work, by the system: it ends with the process; without a checkpoint the
+                                   folder of results has it
+    checkpoint/_pulse_id           which job this is, drawn when the checkpoint is begun
+    results/_pulse_results.json    whose results these are; the same of the folder for rows set aside, if the job names one
+
+Batches have numbers, which begin with 0 on every checkpoint. Two jobs, or two checkpoints of one job, in one folder would replace
+some of each other's batches and leave others: so a folder belongs to the checkpoint that first wrote to it. Runs of a job without
+a checkpoint all begin with the first file: its folder belongs to the job as it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from pulse.runtime.jobs.checkpoint import CheckpointError, check_fingerprint
+from pulse.runtime.jobs.result_log import FINGERPRINT, RESULTS, SET_ASIDE
+from pulse.runtime.jobs.spec import Job
+from pulse.runtime.jobs.toml_tables import JobError
+from pulse.runtime.predict.batch_store import replace_file
+from pulse.store.errors import RevisionUnderWayError
+from pulse.store.link_checks import check_own
+from pulse.store.lock import LOCK, release, take
+from pulse.store.staging import MANIFEST
+
+IDENTITY = "_pulse_id"
+_WITHIN = ("local", "alerts", "bounds", "accents", "aside", "results")
+
+
+class CheckpointInUseError(CheckpointError, BlockingIOError):
+    """Another run is at work on the checkpoint, or on the results of a job without one."""
+
+
+class OthersResultsError(JobError, FileExistsError):
+    """A folder for results that holds those of another job, or of another checkpoint."""
+
+
+class Places:
+    """A job's folders while a run has them; :meth:`release` lets them go, once."""
+
+    def __init__(self, handle: int | None) -> None:
+        self._handle = handle
+
+    def release(self) -> None:
+        """Let another run have them."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            release(handle)
+
+
+@contextmanager
+def occupied(job: Job, engine: str) -> Iterator[None]:
+    """Have a job's folders for the length of the block."""
+    places = occupy(job, engine)
+    try:
+        yield
+    finally:
+        places.release()
+
+
+def occupy(job: Job, engine: str) -> Places:
+    """Take a job's folders for a run that is about to write: refused where another run has them, or they are another job's."""
+    places = Places(_lock(job))
+    try:
+        if job.checkpoint is not None:
+            check_fingerprint(job, engine)
+        _claim_all(job)
+    except BaseException:
+        places.release()
+        raise
+    return places
+
+
+def check_links(job: Job) -> None:
+    """That nothing in the folders leads out of them, before anything in them is read."""
+    every = {"ours": lambda name: True}
+    if job.checkpoint is not None:
+        check_own(job.checkpoint, _WITHIN, what="checkpoint", **every)
+    for path in (job.sink.path, job.aside):
+        if path is not None:
+            check_own(path, ("_aside",), what="job", **every)
+
+
+def _lock(job: Job) -> int | None:
+    folder = job.checkpoint or job.sink.path
+    if folder is None:
+        return None
+    _make(job, Path(folder), "checkpoint" if job.checkpoint is not None else "path")
+    try:
+        return take(Path(folder) / LOCK, folder, f"a run of {job.where}")
+    except RevisionUnderWayError as e:
+        what = "checkpoint" if job.checkpoint is not None else "folder of results"
+        raise CheckpointInUseError(
+            f"{job.where}: the {what} {folder} is in use ({e.holder}) and takes one run at a time; wait for that one or stop it, "
+            "or give this one a checkpoint and a sink of its own"
+        ) from None
+
+
+def _make(job: Job, folder: Path, key: str) -> None:
+    """Make a folder that the job's file names under this key, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        what = "a file" if folder.is_file() else f"one that cannot be made ({e.strerror})"
+        raise JobError(
+            f"{job.where}, '{key}': expected a folder to write to, got {folder}, {what}; name another"
+        ) from e
+
+
+# -- whose results they are -----------------------------------------------------------------------------------
+
+
+def _claim_all(job: Job) -> None:
+    named = {RESULTS: job.sink.path, SET_ASIDE: job.sink.aside}
+    claims = {file: Path(path) for file, path in named.items() if path is not None}
+    if not claims:
+        return
+    mine, older = _identity(job)
+    for file, folder in claims.items():
+        _claim(job, folder, file, mine, adopt=older)
+
+
+def _identity(job: Job) -> tuple[str, bool]:
+    """Which job it is, and whether its checkpoint is of a time when that was not kept."""
+    if job.checkpoint is None:
+        text = json.dumps(job.fingerprint(), sort_keys=True)
+        return f"without a checkpoint, {crc32(text.encode()):08x}", False
+    file = Path(job.checkpoint) / IDENTITY
+    if file.exists():
+        return file.read_text(encoding="utf-8", errors="replace").strip(), False
+    drawn = uuid.uuid4().hex
+    replace_file(file, drawn.encode())
+    return drawn, (Path(job.checkpoint) / FINGERPRINT).exists()
+
+
+def _claim(job: Job, folder: Path, file: str, mine: str, *, adopt: bool) -> None:
+    """Write down whose folder it is, or refuse it as another's."""
+    record = folder / file
+    what = "results" if file == RESULTS else "rows set aside"
+    _make(job, folder, _key(file))
+    if (folder / MANIFEST).exists():
+        raise OthersResultsError(
+            f"{job.where}: {folder} is a stored model, and {what} of a job would lie among its files; give this job another "
+            f"'{_key(file)}' in its [sink]"
+        )
+    if not record.exists():
+        if not adopt and folder.is_dir() and _has_batches(folder):
+            raise OthersResultsError(
+                f"{job.where}: {folder} holds {what} of a job that is not known, which those of this one would be mixed with; "
+                f"{_advice(file)}"
+            )
+        about = {"id": mine, "query": job.query, "checkpoint": job.checkpoint}
+        replace_file(record, json.dumps(about, indent=2).encode())
+        return
+    kept = _read(record)
+    if kept.get("id") != mine:
+        raise OthersResultsError(
+            f"{job.where}: {folder} holds {what} of {_whose(job, kept)}, which those of this one would be mixed with; "
+            f"{_advice(file)}"
+        )
+
+
+def _has_batches(folder: Path) -> bool:
+    return any(one.name.startswith(("batch=", "stream=")) for one in folder.iterdir())
+
+
+def _read(record: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _whose(job: Job, kept: dict[str, Any]) -> str:
+    """Another job, by what tells it apart for people."""
+    query = " ".join(str(kept.get("query")).split())
+    if query != " ".join(job.query.split()):
+        return f"another job ({query if len(query) < 120 else query[:120] + '…'})"
+    if kept.get("checkpoint") is None:
+        return "the job as it was written before" if job.checkpoint is None else "a run without a checkpoint"
+    if kept["checkpoint"] == job.checkpoint:
+        return f"an earlier checkpoint in {job.checkpoint}, which was removed or replaced since"
+    return f"a run on another checkpoint ({kept['checkpoint']})"
+
+
+def _key(file: str) -> str:
+    return "path" if file == RESULTS else "aside"
+
+
+def _advice(file: str) -> str:
+    return f"give this one another '{_key(file)}' in its [sink], or remove that folder if nobody needs it"

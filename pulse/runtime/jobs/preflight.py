@@ -1,0 +1,26 @@
+"""What of a job is refused before its engine is started: Spark takes seconds to start, and what is wrong is known without it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pulse.core.errors import PulseError
+from pulse.runtime.jobs.checkpoint import check_fingerprint
+from pulse.runtime.jobs.spec import Job
+from pulse.runtime.jobs.toml_tables import JobError
+from pulse.validation.inversion.split_heuristics import check_known_to_workers
+
+
+def check_for_spark(job: Job, frames: Collection[str] = ()) -> None:
+    """Refuse what Spark cannot run: a checkpoint of the other engine or of another job, a split that workers do not have, streams
+    whose frames are not given. ``frames`` names those that are."""
+    if job.checkpoint is None:
+        raise JobError(f"{job.where}: 'checkpoint': expected a folder for the state, got nothing")
+    for name, one in job.streams.items():
+        if one.source == "frame" and name not in frames:
+            raise JobError(f"{job.where}, [streams.{name}]: source 'frame' is for frames given to start()")
+    try:
+        check_known_to_workers(job.split)
+    except PulseError as e:
+        raise JobError(f"{job.where}: {e}") from None
+    check_fingerprint(job, "spark")

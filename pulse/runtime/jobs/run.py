@@ -1,0 +1,337 @@
+"""A predictive job as Python users run it: one way in for both engines, and one way to its results.
+
+::
+
+    a TOML file, tables, a Job ──> chosen engine ──> JobRun: status, changes(), holds(), aside(); wait(), stop()
+
+A job that does not say where results go keeps them in its checkpoint, and where it has none in a folder that goes with this
+process: so whoever writes three lines in a notebook has something to look at.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from pulse.core import html
+from pulse.core.errors import SessionError
+from pulse.runtime.jobs.alerts import Seen
+from pulse.runtime.jobs.dead_letters import read_aside
+from pulse.runtime.jobs.preflight import check_for_spark
+from pulse.runtime.jobs.result_log import ResultsError, read_changes, read_holds
+from pulse.runtime.jobs.sinks import Sink, sink_of
+from pulse.runtime.jobs.toml import Job, SinkJob, job_of, read_job
+from pulse.runtime.predict.local_driver import Status, run_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JobLike = Job | Mapping[str, Any] | str | os.PathLike[str]
+StartSpark = Callable[[Mapping[str, str]], "SparkSession"]
+
+_SHOWN = ("tuples", "validated", "violations", "solves", "results", "revisions", "aside", "accents", "now")
+
+
+class JobBatch(NamedTuple):
+    """A batch of results, as ``on_batch`` is given it: its number, its rows, and the newest event time in microseconds."""
+
+    number: int
+    changes: pa.Table
+    now: int | None
+
+
+OnBatch = Callable[[JobBatch], None]
+OnStatus = Callable[[Status], None]
+
+
+class JobRun:
+    """A job at work, or done; what :meth:`pulse.Session.run` gives.
+
+    ``status`` has the figures of this run: ``status.figures()``, ``status.line()``, ``status.tally``.
+    """
+
+    def __init__(self, job: Job, work: Work | None = None) -> None:
+        self.job, self.status, self._work = job, Status(), work
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still at work."""
+        return self._work is not None and self._work.active()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until the job ends, or for so long; whether it has ended. What went wrong is raised."""
+        return self._work is None or self._work.wait(seconds)
+
+    def stop(self) -> None:
+        """End it: in process after the batch that is under way, on Spark without it. The next run goes on from there."""
+        if self._work is not None:
+            self._work.stop()
+
+    def changes(self) -> pa.Table:
+        """All changes that were said on this checkpoint, in order, as an Arrow table: ``.to_pandas()`` makes a frame of it."""
+        return read_changes(self._results())
+
+    def holds(self) -> pa.Table:
+        """What holds after all changes: result segments by key and begin."""
+        return read_holds(self._results())
+
+    def aside(self) -> pa.Table:
+        """All rows that were set aside on this checkpoint, with their streams, batches and reasons."""
+        return pa.table({}) if self.job.aside is None else read_aside(self.job.aside)
+
+    def _results(self) -> str:
+        sink = self.job.sink
+        if sink.kind != "parquet" or sink.path is None:
+            raise ResultsError(
+                f"{self.job.where}: the job's results went to its sink, {sink.kind!r}, and are not kept; leave the sink out or "
+                "give it kind = 'parquet' and a path, or take them as they come: on_batch"
+            )
+        return sink.path
+
+    @property
+    def _state(self) -> str:
+        if self.active:
+            return "at work"
+        return "failed, wait() raises why" if self._work is not None and self._work.failed() else "done"
+
+    def __repr__(self) -> str:
+        state = self._state
+        told = self.status.line() if self.status.batches else "no tuples"
+        return f"JobRun({self.job.where!r}, engine={self.job.engine!r}; {state}: {told})"
+
+    def _repr_html_(self) -> str:
+        state = self._state
+        said = html.paragraph(f"{self.job.where}, engine {self.job.engine!r}: {state}")
+        if not self.status.batches:
+            return said + html.paragraph("no tuples")
+        figures = self.status.figures()
+        hint = self.status.hint(self.job)
+        more = "" if hint is None else html.paragraph(f"hint: {hint}")
+        return said + html.table(_SHOWN, [[figures[name] for name in _SHOWN]]) + more
+
+    def __enter__(self) -> JobRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Work(Protocol):
+    """What runs a job."""
+
+    def active(self) -> bool:
+        """Whether it is still at work."""
+
+    def failed(self) -> bool:
+        """Whether an error has ended it."""
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until it ends, or for so long; whether it has. What went wrong is raised."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+def run_job(
+    given: JobLike,
+    *,
+    engine: str | None,
+    spark: StartSpark,
+    once: bool = True,
+    folder: str | os.PathLike[str] | None = None,
+    frames: Mapping[str, Any] | None = None,
+    on_batch: OnBatch | None = None,
+    on_status: OnStatus | None = None,
+) -> JobRun:
+    """Run a job on this engine, or where that is None on the one it names: to its end with ``once``, else in the background."""
+    job = as_job(given, folder)
+    job = placed(job if engine is None else replace(job, engine=engine))
+    run = JobRun(job)
+
+    def note(status: Status) -> None:
+        run.status = status
+        if on_status is not None:
+            on_status(status)
+
+    if job.engine == "local":
+        if frames:
+            raise SessionError("run: frames are Spark's; expected engine 'spark', got 'local'")
+        thread = _Thread(job, None if on_batch is None else _Told(job, on_batch, None), note)
+        run._work = thread
+        thread.begin(once)
+        return run
+    from pulse.runtime.predict.spark_driver import start
+
+    check_for_spark(job, frames or {})
+    started = _started(job, spark)
+    told = None if on_batch is None else _Told(job, on_batch, started)
+    running = start(started, job, once=once, frames=frames, sink=told, on_status=note)
+    run._work = _Query(running)
+    if once:
+        try:
+            run.wait()
+        finally:
+            if run.active:  # interrupted
+                run.stop()
+    return run
+
+
+def _started(job: Job, spark: StartSpark) -> SparkSession:
+    """Spark with the job's settings, and without what its workers say of nothing."""
+    from pulse.runtime.jobs.secrets import REDACTION, concealing, resolved
+    from pulse.runtime.spark.session import is_running
+    from pulse.runtime.spark.stderr_filter import without_chatter
+
+    verbose = logging.getLogger("pulse").isEnabledFor(logging.INFO)
+    with concealing(job.spark), nullcontext() if verbose else without_chatter():
+        return spark({**({} if is_running() else REDACTION), **resolved(job.spark)})
+
+
+def as_job(given: JobLike, folder: str | os.PathLike[str] | None = None) -> Job:
+    """The job that a TOML file, or tables as it has them, describe. Without a sink of their own, tables keep results."""
+    if isinstance(given, Job):
+        return given
+    if isinstance(given, Mapping):
+        job = job_of(given, folder=Path("." if folder is None else folder))
+        return job if "sink" in given else replace(job, sink=SinkJob("parquet"))
+    if isinstance(given, (str, os.PathLike)):
+        if folder is not None:
+            raise SessionError(
+                f"run: paths in {os.fspath(given)} are relative to the file; folder is for jobs given as tables"
+            )
+        return read_job(Path(given))
+    raise SessionError(
+        f"run: expected a job: the path of a TOML file, tables as it has them, or a Job, got {type(given).__name__}"
+    )
+
+
+def placed(job: Job) -> Job:
+    """The job with a place for all that it is to keep: folders of this process where it names none."""
+    sink = job.sink
+    if sink.kind == "parquet" and sink.path is None:
+        where = _temporary("results") if job.checkpoint is None else str(Path(job.checkpoint) / "results")
+        job = replace(job, sink=replace(sink, path=where))
+    if job.engine == "spark" and job.checkpoint is None:
+        job = replace(job, checkpoint=_temporary("checkpoint"))
+    return job if job.aside is not None else replace(job, sink=replace(job.sink, aside=_temporary("aside")))
+
+
+def _temporary(what: str) -> str:
+    folder = tempfile.mkdtemp(prefix=f"pulse-{what}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+class _Told:
+    """The job's own sink, and a function that is told what it was given."""
+
+    def __init__(self, job: Job, tell: OnBatch, spark: SparkSession | None) -> None:
+        self.job, self.tell, self.spark = job, tell, spark
+        self.sink: Sink | None = None
+
+    def write(self, batch: int, changes: pa.Table, now: int | None, seen: Seen | None = None) -> None:
+        """Write, then tell."""
+        if self.sink is None:
+            keys = changes.column_names[: changes.column_names.index("ref")]
+            self.sink = sink_of(self.job, tuple(keys), spark=self.spark)
+        self.sink.write(batch, changes, now, seen)
+        self.tell(JobBatch(batch, changes, now))
+
+
+class _Thread:
+    """A job in this process: to its end, or in a thread of its own until it is stopped."""
+
+    def __init__(self, job: Job, sink: Sink | None, note: OnStatus) -> None:
+        self.job, self.sink, self.note = job, sink, note
+        self._stopped, self._begun = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._raised = False
+
+    def begin(self, once: bool) -> None:
+        """With ``once`` to its end, else until its folders are this run's: what refuses them is raised here."""
+        if once:
+            run_local(self.job, sink=self.sink, on_status=self.note)
+            return
+        self._thread = threading.Thread(target=self._run, name="pulse-job", daemon=True)
+        self._thread.start()
+        self._begun.wait()
+        if self._error is not None:
+            self.wait(None)
+
+    def _run(self) -> None:
+        try:
+            run_local(
+                self.job,
+                once=False,
+                sink=self.sink,
+                on_status=self.note,
+                stopped=self._stopped.is_set,
+                begun=self._begun.set,
+            )
+        except Exception as e:  # noqa: BLE001  # whoever waits is told, whatever it is
+            self._error = e
+        finally:
+            self._begun.set()
+
+    def active(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def failed(self) -> bool:
+        """Whether an error has ended it."""
+        return self._error is not None
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until it ends; its error is raised here."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        if self._error is not None:
+            self._raised = True
+            raise self._error
+        return not self.active()
+
+    def stop(self) -> None:
+        """After the batch that is under way; an error that ended it is raised, unless :meth:`wait` has."""
+        self._stopped.set()
+        if not self._raised:
+            self.wait(None)
+
+
+class _Query:
+    """A job on Structured Streaming."""
+
+    def __init__(self, running: Any) -> None:
+        self.running = running
+
+    def active(self) -> bool:
+        """Whether the query runs."""
+        return bool(self.running.active())
+
+    def failed(self) -> bool:
+        """Whether an error has ended it; not known where Spark itself has gone."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return not self.active() and self.running.query.exception() is not None
+        except (Py4JError, OSError):
+            return False
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until it ends; Spark waits for whole seconds."""
+        return bool(self.running.wait(None if seconds is None else max(1, round(seconds))))
+
+    def stop(self) -> None:
+        """Without the micro-batch that is under way."""
+        self.running.stop()

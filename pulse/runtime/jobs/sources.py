@@ -1,0 +1,229 @@
+"""Where the tuples of a job come from: its query bound to what its streams have, and their files batch by batch.
+
+What comes from elsewhere than files is put in the order of its times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from pulse.core.arrow_types import canonical_type
+from pulse.core.errors import ColumnTypeError, PulseError, unknown_column
+from pulse.core.schema import StreamSchema
+from pulse.operators.data.tuple_columns import check_columns, needed_columns
+from pulse.operators.fit.predictive_spec import PredictSpec
+from pulse.plan.nodes import scans
+from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
+from pulse.runtime.accents.stream_options import Hears
+from pulse.runtime.jobs.file_source import SourceError as SourceError  # what cannot be read
+from pulse.runtime.jobs.file_source import read_file, unseen
+from pulse.runtime.jobs.sinks import BESIDE
+from pulse.runtime.jobs.source_schema import (
+    Others,
+    absent_of,
+    columns_of,
+    kind_columns,
+    others_of,
+    schema_of,
+    tell_absent,
+)
+from pulse.runtime.jobs.toml import Job, JobError, StreamJob
+from pulse.runtime.predict.event_time import newest_time
+from pulse.runtime.predict.spec import Predictor
+from pulse.stream.accents.policy import Policy
+from pulse.stream.propagation.state import Mode
+from pulse.validation.online.rejects import whence
+
+KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, dealt: bool = False) -> Predictor:
+    """The job's query, bound to its streams; ``given`` are the columns of frames that the caller brings, ``dealt`` says whether
+    tuples are dealt to buckets, as they are on Spark."""
+    from pulse.language import parse
+
+    schemas = {
+        name: schema_of(one, (given or {}).get(name), where=job.where) for name, one in job.streams.items()
+    }
+    query = parse(job.query, schemas, tuple(job.parameters)).bind(job.parameters)
+    for name in query.plan.columns.names:
+        if name.lower() in BESIDE:
+            raise JobError(
+                f"{job.where}: query: a changelog has columns {', '.join(BESIDE)} of its own, got results with '{name}'; call it "
+                f"something else: {name} AS ..."
+            )
+    if any(scan.at is not None for scan in scans(query.plan)):
+        raise JobError(f"{job.where}: AS OF is for stored models; a running stream is as it is known now")
+    if query.every is not None:
+        raise JobError(
+            f"{job.where}: query: SAMPLE EVERY is for stored models; a job's results are segments, which hold at every instant "
+            "of theirs; leave the clause out, and sample what holds where tuples are needed"
+        )
+    specs = {}
+    for name, one in job.streams.items():
+        try:
+            specs[name] = PredictSpec.of(
+                schemas[name],
+                horizon=one.horizon,
+                error=one.error,
+                policy=one.predict,
+                memory=one.memory,
+                max_gap=one.max_gap,
+            )
+        except PulseError as e:
+            raise JobError(f"{job.where}, [streams.{name}]: {e}") from None
+    read = {scan.stream for scan in scans(query.plan)}
+    retentions = {
+        name: one.retention for name, one in job.streams.items() if one.retention is not None and name in read
+    }
+    made = Predictor.of(query, specs, split=job.split, retentions=retentions)
+    hears = {}
+    for name, one in job.streams.items():
+        if one.follows and name in read:
+            columns = (given or {}).get(name) or columns_of(one, where=job.where)
+            try:
+                domain = domain_of(one.keys, schemas[name])
+            except DeclaredKeysError as e:
+                raise JobError(f"{job.where}, [streams.{name}], 'keys': expected {e}") from None
+            absent = absent_of(one, columns)
+            tell_absent(one, absent, columns, where=job.where)
+            policy = Policy.of(one.policy)
+            hears[name] = Hears.of(
+                made,
+                name,
+                one.accent_column,
+                policy,
+                columns.names,
+                absent=absent,
+                domain=domain,
+                others=others_of(one, columns, schemas[name]),
+                fixed=_fixed(made, one, job.buckets if dealt else 1),
+            )
+    mode: Mode = "abort" if job.on_accent == "abort" else "accumulate"
+    made = replace(made, alerting=job.sink.kind == "alert")
+    return replace(made, hears=hears, mode=mode) if hears else made
+
+
+def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, str]]:
+    """What cannot be altered in a job, and why."""
+    from pulse.runtime.predict.co_partitioning import dealt_by
+
+    found = []
+    if buckets > 1:
+        dealing = dealt_by(made)
+        keys = stream.key if dealing is None else dealing[stream.name]
+        why = "tuples are dealt to buckets by it as it was recorded; start the job with buckets = 1, or with engine = 'local'"
+        found += [(name, why) for name in keys]
+    if stream.accent_column is not None and stream.source != "files":
+        why = (
+            f"rows of {stream.source} are put in the order of their times; say it in a log beside the stream (accents = FILE), "
+            "or read the stream from files"
+        )
+        found.append((stream.time, why))
+    return found
+
+
+def newest(tables: Mapping[str, pa.Table], predictor: Predictor, before: int | None) -> int | None:
+    """The newest event time, in microseconds, of these tuples and of those before.
+
+    Times that are out of range do not count: their tuples are set aside, and must not move the watermark.
+    """
+    for stream, table in tables.items():
+        at = newest_time(table.column(predictor.specs[stream].schema.time))
+        if at is not None:
+            before = at if before is None else max(before, at)
+    return before
+
+
+def batches(job: Job, schemas: Mapping[str, StreamSchema]) -> Iterator[dict[str, pa.Table]]:
+    """What is there now, a micro-batch at a time: of every stream its next files, as many as its option says."""
+    others = {
+        name: others_of(job.streams[name], columns_of(job.streams[name]), schema)
+        for name, schema in schemas.items()
+        if job.streams[name].follows
+    }
+    for files in unseen(job, {name: set() for name in schemas}):
+        yield read_batch(job, schemas, files, others)
+
+
+def read_batch(
+    job: Job,
+    schemas: Mapping[str, StreamSchema],
+    files: Mapping[str, list[Path]],
+    others: Mapping[str, Others] | None = None,
+    *,
+    located: bool = False,
+) -> dict[str, pa.Table]:
+    """The tuples of these files, by stream; with ``others``, of which only accents speak, and ``located`` with what says of each
+    where it is from."""
+    tables = {}
+    for name, some in files.items():
+        if some:
+            one = job.streams[name]
+            more = (others or {}).get(name, ())
+            parts = [_needed(read_file(one, file), schemas[name], one, file, more) for file in some]
+            if located:
+                read = zip(parts, some, strict=True)
+                parts = [whence(part, str(file), rows=one.format != "parquet") for part, file in read]
+            tables[name] = pa.concat_tables(parts, promote_options="permissive")
+    return tables
+
+
+def _needed(table: pa.Table, schema: StreamSchema, stream: StreamJob, file: Path, others: Others) -> pa.Table:
+    if stream.follows:
+        table = _with_lost(table, schema, stream, others)
+    for name, type_ in others:
+        table = _of_type(table, name, type_)
+    check_columns(table.schema, schema, str(file))
+    for name, type_ in (*schema.key, *schema.unmodelled):
+        table = _as_before(table, name, type_, file)
+    for name in kind_columns(stream):
+        if name not in table.column_names:
+            raise unknown_column(name, table.column_names, str(file))
+    return table.select([*needed_columns(schema), *kind_columns(stream), *(name for name, _ in others)])
+
+
+def _as_before(table: pa.Table, name: str, type_: pa.DataType, file: Path) -> pa.Table:
+    """With a column of keys, or one that goes along, of the stream's type. Numbers may be written otherwise; texts are none."""
+    column = table.column(name)
+    found, of = column.type, pa.types
+    if not of.is_null(found) and not of.is_nested(found) and canonical_type(found, what=name) == type_:
+        return table
+    number = of.is_integer(found) or of.is_floating(found) or of.is_decimal(found)
+    alike = of.is_null(found) or (number and (of.is_integer(type_) or of.is_floating(type_)))
+    if alike or (of.is_timestamp(found) and of.is_timestamp(type_)):
+        with suppress(pa.ArrowInvalid):  # 1.5 is no whole number
+            return table.set_column(table.column_names.index(name), name, column.cast(type_))
+    raise ColumnTypeError(
+        f"{file}, column '{name}': expected {type_}, as the first file or 'columns' have it, got {found}; write it so, "
+        "under the same name, and start the job again: nothing that was read before is read twice"
+    )
+
+
+def _of_type(table: pa.Table, name: str, type_: pa.DataType) -> pa.Table:
+    """With a column of which only accents speak as it was in the first file; nothing is known of what cannot be that."""
+    column, unknown = table.column(name), pa.nulls(table.num_rows, type_)
+    if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+        column = unknown
+    elif canonical_type(column.type, what=name) == type_:
+        return table
+    try:
+        column = column.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        column = unknown
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _with_lost(table: pa.Table, schema: StreamSchema, stream: StreamJob, others: Others) -> pa.Table:
+    """With nulls for attributes that the file does not have: accents may have dropped them, or none may be in it."""
+    missing = [(name, pa.float64()) for name in schema.modelled_names] + [*schema.unmodelled, *others]
+    missing += [] if stream.accent_column is None else [(stream.accent_column, pa.string())]
+    for name, type_ in missing:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, type_))
+    return table

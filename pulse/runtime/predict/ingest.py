@@ -1,0 +1,210 @@
+"""Tuples and accents on their way to Spark's stateful operators: packed by place, in the order in which they are read.
+
+A parcel is one binary for many tuples (Arrow's stream format), with what tells the order of arrival. Accents go to all places,
+each where it stands among the tuples, and so do the lines that a log of accents has gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pulse.core.arrays import IntArray
+from pulse.core.elements import ElementKind
+from pulse.runtime.accents.row_splitter import accent_rows
+from pulse.runtime.predict.event_time import newest_time
+from pulse.validation.online.rejects import whence
+from pulse.validation.revisions.element_matching import PAIR, replacements
+
+PARCELS = "place int, stream string, modified long, origin string, block long, number long, rows long, payload binary"
+LINES = "accents of "
+"""What the lines of a stream's log of accents are called among the streams, before its name."""
+
+EVENT_TIME = "event time"
+"""What the newest time of a batch is called among the streams: all places are told, those without tuples too."""
+
+_PARCEL_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs a stream's tuples, by bucket and in the order in which they are read; for ``mapInArrow``.
+
+    ``kind``: the column that tells revisions, whose halves are marked before rows are dealt out; ``keys``: the key columns;
+    ``accents``: the column of accents, which go to all of so many ``places``; one between two halves does not part them. ``time``
+    is the column of times, the newest of which all places are told, so that those without tuples know how late it is.
+    """
+
+    stream: str
+    kind: str | None = None
+    keys: tuple[str, ...] = ()
+    accents: str | None = None
+    places: int = 1
+    time: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        number, waiting, rows = 0, [], 0
+        now: int | None = None
+        for batch in batches:
+            if self.time is not None:
+                at = newest_time(pa.chunked_array([batch.column(self.time)]))
+                now = max((one for one in (now, at) if one is not None), default=None)
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _PARCEL_ROWS and not self._opens(batch):
+                yield from self._packed(waiting, partition, number)
+                number, waiting, rows = number + rows, [], 0
+        if rows:
+            yield from self._packed(waiting, partition, number)
+        if now is not None:
+            yield from self._to_every_place(EVENT_TIME, pa.table({"now": [now]}))
+
+    def _to_every_place(self, stream: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        n, payload = self.places, packed_table(table)
+        yield pa.record_batch(
+            {
+                "place": pa.array(range(n), pa.int32()),
+                "stream": pa.array([stream] * n),
+                "modified": pa.array([0] * n, pa.int64()),
+                "origin": pa.array([""] * n, pa.string()),
+                "block": pa.array([0] * n, pa.int64()),
+                "number": pa.array([0] * n, pa.int64()),
+                "rows": pa.array([0] * n, pa.int64()),
+                "payload": pa.array([payload] * n, pa.binary()),
+            }
+        )
+
+    def _opens(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch ends between the halves of a replacement."""
+        if self.kind is None:
+            return False
+        rows = self._tuples(pa.Table.from_batches([batch]))
+        return bool(len(rows) and batch.column(self.kind)[int(rows[-1])].as_py() == ElementKind.OLD.value)
+
+    def _tuples(self, table: pa.Table) -> IntArray:
+        """The rows that are no accents."""
+        every = np.arange(table.num_rows)
+        return every if self.accents is None else np.delete(every, accent_rows(table, self.accents))
+
+    def _packed(self, batches: list[pa.RecordBatch], partition: int, number: int) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches)
+        if self.kind is not None:
+            rows, pair = self._tuples(table), np.zeros(table.num_rows, bool)
+            pair[rows] = replacements(table.take(pa.array(rows)), self.keys, self.kind)
+            table = table.append_column(PAIR, pa.array(pair))
+        table, came = self._to_all(table)
+        tuples = table.drop_columns(["_place", "_modified", "_origin", "_block"])
+        place = table.column("_place").to_numpy()
+        modified, block = table.column("_modified").to_numpy(), table.column("_block").to_numpy()
+        origin = table.column("_origin").combine_chunks().dictionary_encode()
+        origin = origin.combine_chunks() if isinstance(origin, pa.ChunkedArray) else origin
+        code = origin.indices.to_numpy()
+        new = np.flatnonzero(
+            (np.diff(modified) != 0) | (np.diff(code) != 0) | (np.diff(block) != 0)
+        ) + 1  # fmt: skip
+        if block[0] < 0 or not origin[0].as_py().startswith(("file:", "/")):
+            new = new[:0]  # no file: rows of a partition stay in the order in which they came
+        for begin, end in zip([0, *new], [*new, len(place)], strict=True):
+            order = begin + np.argsort(place[begin:end], kind="stable")
+            sorted_, places = tuples.take(pa.array(order)), place[order]
+            cuts = np.flatnonzero(np.diff(places)) + 1
+            for a, b in zip([0, *cuts], [*cuts, len(places)], strict=True):
+                yield pa.record_batch(
+                    {
+                        "place": pa.array([places[a]], pa.int32()),
+                        "stream": pa.array([self.stream], pa.string()),
+                        "modified": pa.array([modified[begin]], pa.int64()),
+                        "origin": pa.array([origin[int(begin)].as_py()], pa.string()),
+                        "block": pa.array([block[begin] if block[begin] >= 0 else partition], pa.int64()),
+                        "number": pa.array([number + came[begin]], pa.int64()),
+                        "rows": pa.array([b - a], pa.int64()),
+                        "payload": pa.array([packed_table(sorted_.slice(a, b - a))], pa.binary()),
+                    }
+                )
+
+    def _to_all(self, table: pa.Table) -> tuple[pa.Table, IntArray]:
+        """With every accent once for each place; and which row each row was."""
+        every = np.arange(table.num_rows)
+        if self.accents is None:
+            return table, every
+        accents = accent_rows(table, self.accents)
+        if not len(accents):
+            return table, every
+        said = np.zeros(table.num_rows, bool)
+        said[accents] = True
+        rows = np.repeat(every, np.where(said, self.places, 1))
+        place = table.column("_place").to_numpy()[rows].copy()
+        place[said[rows]] = np.tile(np.arange(self.places, dtype=place.dtype), int(said.sum()))
+        dealt = table.take(pa.array(rows))
+        return dealt.set_column(table.column_names.index("_place"), "_place", pa.array(place)), rows
+
+
+@dataclass(frozen=True)
+class LinePacker:
+    """Packs what a log of accents has gained, for every place; for ``mapInArrow``."""
+
+    stream: str
+    places: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in batch.to_pylist():
+                lines = pa.table({"line": pa.array(one["value"].splitlines(), pa.string())})
+                n, payload = self.places, packed_table(lines)
+                yield pa.record_batch(
+                    {
+                        "place": pa.array(range(n), pa.int32()),
+                        "stream": pa.array([LINES + self.stream] * n),
+                        "modified": pa.array([one["modified"]] * n, pa.int64()),
+                        "origin": pa.array([one["origin"]] * n, pa.string()),
+                        "block": pa.array([0] * n, pa.int64()),
+                        "number": pa.array([0] * n, pa.int64()),
+                        "rows": pa.array([lines.num_rows] * n, pa.int64()),
+                        "payload": pa.array([payload] * n, pa.binary()),
+                    }
+                )
+
+
+def packed_table(table: pa.Table) -> bytes:
+    """A table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked_table(payload: bytes) -> pa.Table:
+    """What :func:`packed_table` packed."""
+    with pa.ipc.open_stream(payload) as reader:
+        return reader.read_all()
+
+
+def arrived(frames: Iterable[pd.DataFrame], times: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """The tuples of parcels, by stream, in the order of their arrival; ``times`` are the streams' time attributes.
+
+    Only files tell that order. What comes from elsewhere, dealt to partitions in any way, is put in the order of its times; where
+    revisions are among it (no time is given), it stays as the partitions have it.
+    """
+    rows = [row for frame in frames for row in frame.itertuples(index=False)]
+    rows.sort(key=lambda row: (row.modified, row.origin, row.block, row.number))
+    parts: dict[str, list[pa.Table]] = {}
+    of_files: dict[str, bool] = {}
+    for row in rows:
+        table, of_files[row.stream] = unpacked_table(bytes(row.payload)), row.modified != 0
+        if of_files[row.stream] and not row.stream.startswith(LINES):
+            table = whence(table, row.origin, rows=False)
+        parts.setdefault(row.stream, []).append(table)
+    found = {}
+    for name, time in times.items():
+        if name in parts:
+            table = pa.concat_tables(parts[name]).combine_chunks()
+            found[name] = table if of_files[name] or time is None else table.sort_by(time)
+    return found

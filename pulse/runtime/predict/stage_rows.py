@@ -1,0 +1,68 @@
+"""What the stages of a prediction hand on, and out, inside Spark: rows of one form, whose channel says what their payload is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from pulse.runtime.accents.follower import Follower
+from pulse.runtime.predict import state_schema as forms
+from pulse.runtime.predict.confirmation import seen_table
+from pulse.runtime.predict.engine import Emission, Tally
+from pulse.runtime.predict.ingest import packed_table
+from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.state_codec import pack_state
+from pulse.validation.online.validator import Validator
+
+TALLIED = tuple(one.name for one in fields(Tally))
+ROWS = "place int, channel string, stream string, now long, payload binary, " + ", ".join(
+    f"{name} long" for name in TALLIED
+)
+"""What stateful operators give: ``channel`` says what the payload is."""
+
+CHANGES, ASIDE, TALLY, UPDATES, BOUNDS = "changes", "aside", "tally", "updates", "bounds"
+ACCENTS, ENDING, SEEN = "accents", "ending", "seen"
+
+
+def row(
+    place: int,
+    channel: str,
+    *,
+    stream: str = "",
+    now: int | None = None,
+    payload: bytes = b"",
+    tally: Tally | None = None,
+) -> dict[str, Any]:
+    """A row of :data:`ROWS`."""
+    said = asdict(tally or Tally())
+    return {"place": place, "channel": channel, "stream": stream, "now": now or 0, "payload": payload, **said}
+
+
+def emitted(place: int, emission: Emission, now: int | None) -> list[dict[str, Any]]:
+    """An emission as rows: changes, tuples set aside by stream, figures."""
+    rows = []
+    if emission.changes.num_rows:
+        rows.append(row(place, CHANGES, now=now, payload=packed_table(emission.changes)))
+    rows += [
+        row(place, ASIDE, stream=stream, now=now, payload=packed_table(table))
+        for stream, table in emission.aside.items()
+    ]
+    rows.append(row(place, TALLY, now=now, tally=emission.tally))
+    return rows
+
+
+def seen(place: int, predictor: Predictor, validators: Mapping[str, Validator]) -> list[dict[str, Any]]:
+    """The newest tuples of the keys of a place, where alerts wait for them."""
+    if not predictor.alerting:
+        return []
+    return [
+        row(place, SEEN, stream=stream, payload=packed_table(seen_table(one)))
+        for stream, one in validators.items()
+    ]
+
+
+def ending(place: int, follower: Follower) -> list[dict[str, Any]]:
+    """Where the job ends, if it does: the driver sees whether all of it has come there."""
+    found = follower.ending()
+    return [] if found is None else [row(place, ENDING, payload=pack_state(forms.ENDING, found))]

@@ -1,0 +1,201 @@
+"""What a job keeps and what its stages hand on, as forms of data; and predictions made again of it, checked against their job.
+
+What a predictor says (specs, plans, columns) is not kept: state is looked at against it when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulse.core.arrays import FloatArray
+from pulse.core.encoding.codec import EncodingError, refused
+from pulse.core.encoding.types import Registered, form_of
+from pulse.runtime.accents.follower import KeptAccents
+from pulse.runtime.accents.propagation import Ending
+from pulse.runtime.incremental.continuous_query import StandingState
+from pulse.runtime.jobs.alerts import Alerts
+from pulse.runtime.predict.engine import Prediction, Tally
+from pulse.runtime.predict.spatial_partitioning import Key, Range, Told, Whereabouts
+from pulse.runtime.predict.spec import Predictor
+from pulse.runtime.predict.state_registry import REGISTRY
+from pulse.runtime.predict.tuple_history import Packed, histories_of
+from pulse.validation.inversion.allotment import Allotment
+from pulse.validation.inversion.needs import PACE
+from pulse.validation.online.validator import Validator, ValidatorState
+from pulse.validation.revisions.history import History, KeptHistory
+from pulse.validation.revisions.tuple_log import KeptChunk
+
+Rates = tuple[tuple[pa.Array, ...], Mapping[str, FloatArray]]
+"""Keys, and how restless each is, by attribute."""
+
+
+class KeptPrediction(NamedTuple):
+    """A prediction as data, without what its predictor says."""
+
+    validators: dict[str, ValidatorState]
+    state: StandingState
+    allotted: dict[str, Allotment]
+    now: int | None
+    histories: dict[str, KeptHistory]
+    tally: Tally
+
+
+class Checkpoint(NamedTuple):
+    """All that a job in process keeps: the number of the next batch, the files of those before, and what it knows."""
+
+    batch: int
+    seen: dict[str, list[str]]
+    prediction: KeptPrediction
+    accents: KeptAccents | None  # what was heard of them
+    read: dict[str, int]  # how far logs beside the streams were
+
+
+class KeptValidators(NamedTuple):
+    """The validators of a bucket as data; ``bound`` is the batch whose bounds they have."""
+
+    validators: dict[str, ValidatorState]
+    now: int | None
+    bound: int
+    histories: dict[str, KeptHistory]
+    accents: KeptAccents | None
+
+
+_ALL = (
+    *REGISTRY,
+    Registered("prediction", KeptPrediction),
+    Registered("checkpoint", Checkpoint),
+    Registered("validators", KeptValidators),
+)
+Ranges = dict[str, dict[Key, Range]]
+
+CHECKPOINT = form_of("checkpoint", Checkpoint, _ALL)
+PREDICTING = form_of("predicting", tuple[KeptPrediction, KeptAccents | None], _ALL)
+VALIDATING = form_of("validating", KeptValidators, _ALL)
+SCATTERING = form_of("scattering", tuple[KeptValidators, Whereabouts], _ALL)
+PAIRING = form_of("pairing", tuple[StandingState, Ranges, int | None, KeptAccents | None], _ALL)
+SOLVING = form_of(
+    "solving",
+    tuple[StandingState, dict[str, Allotment], int | None, dict[tuple[str, int], Rates], KeptAccents | None],
+    _ALL,
+)
+CHUNK = form_of("chunk", KeptChunk, _ALL)
+UPDATES = form_of("updates", tuple[int, bytes, Rates | None, Packed | None], _ALL)
+MOVES = form_of("moves", tuple[int, bytes, tuple[Told, ...]], _ALL)
+ACCENTS = form_of("accents", KeptAccents, _ALL)
+BOUNDS = form_of("bounds", dict[str, Allotment], _ALL)
+ENDING = form_of("ending", Ending, _ALL)
+ALERTS = form_of("alerts", Alerts, _ALL)
+
+
+def kept_validators(validators: Mapping[str, Validator]) -> dict[str, ValidatorState]:
+    """What validators know, by stream."""
+    return {stream: one.state for stream, one in validators.items()}
+
+
+def kept_histories(histories: Mapping[str, History]) -> dict[str, KeptHistory]:
+    """What histories know, by stream."""
+    return {stream: one.kept for stream, one in histories.items()}
+
+
+def kept_prediction(prediction: Prediction) -> KeptPrediction:
+    """What a prediction knows."""
+    assert prediction.state is not None
+    return KeptPrediction(
+        kept_validators(prediction.validators),
+        prediction.state,
+        prediction.allotted,
+        prediction.now,
+        kept_histories(prediction.histories),
+        prediction.tally,
+    )
+
+
+def recalled_validators(predictor: Predictor, kept: Mapping[str, ValidatorState]) -> dict[str, Validator]:
+    """Validators that go on from what was known."""
+    check_streams(kept, predictor.specs, "validators")
+    found = {stream: Validator(spec) for stream, spec in predictor.specs.items()}
+    for stream, one in found.items():
+        try:
+            one.recall(kept[stream])
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
+            raise refused(f"validators.{stream}", "what this job's validator knows", str(e)) from e
+    return found
+
+
+def recalled_histories(predictor: Predictor, kept: Mapping[str, KeptHistory]) -> dict[str, History]:
+    """Histories that go on from what was known."""
+    check_streams(kept, predictor.retentions, "histories")
+    found = histories_of(predictor)
+    for stream, one in found.items():
+        try:
+            one.recall(kept[stream])
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as e:
+            raise refused(f"histories.{stream}", "what this job's history holds", str(e)) from e
+    return found
+
+
+def recalled_prediction(predictor: Predictor, kept: KeptPrediction) -> Prediction:
+    """A prediction that goes on from what was known."""
+    check_standing(predictor, kept.state)
+    check_allotted(predictor, kept.allotted)
+    return Prediction(
+        predictor,
+        recalled_validators(predictor, kept.validators),
+        kept.state,
+        dict(kept.allotted),
+        kept.tally,
+        kept.now,
+        recalled_histories(predictor, kept.histories),
+    )
+
+
+def check_standing(predictor: Predictor, state: StandingState) -> None:
+    """That segments and results have the columns that the job's query has."""
+    standing = predictor.standing
+    check_streams(state.streams, standing.columns, "streams")
+    every = [(name, state.streams[name], columns) for name, columns in standing.columns.items()]
+    for name, relation, columns in [*every, ("results", state.results, standing.plan.columns)]:
+        if relation.columns != columns:
+            raise refused(name, f"segments of {', '.join(columns.names)}", ", ".join(relation.columns.names))
+
+
+def check_allotted(predictor: Predictor, allotted: Mapping[str, Allotment]) -> None:
+    """That bounds are of the job's streams and of keys of their types."""
+    for stream, one in allotted.items():
+        if stream not in predictor.specs or one.stream != stream:
+            raise refused("bounds", f"bounds of {', '.join(predictor.specs)}", stream)
+        if [key.type for key in one.keys] != [type_ for _, type_ in predictor.specs[stream].schema.key]:
+            raise refused("bounds", f"bounds of keys of stream {stream}", "of others")
+
+
+def check_rates(predictor: Predictor, rates: Mapping[tuple[str, int], Rates]) -> None:
+    """That how restless keys are is said of the job's streams, of as many keys as there are."""
+    for (stream, _), (keys, found) in rates.items():
+        if stream not in predictor.specs:
+            raise refused("rates", f"those of {', '.join(predictor.specs)}", stream)
+        schema = predictor.specs[stream].schema
+        if [key.type for key in keys] != [type_ for _, type_ in schema.key]:
+            raise refused("rates", f"those of keys of stream {stream}", "of others")
+        sizes = {len(one) for one in keys} | {one.size for one in found.values()}
+        if set(found) != {*schema.modelled_names, PACE} or len(sizes) > 1:
+            raise refused("rates", f"one of each key and attribute of stream {stream}", ", ".join(found))
+
+
+def check_accents(predictor: Predictor, kept: KeptAccents | None) -> None:
+    """That what is known of accents is of the streams that have any."""
+    if (kept is None) != (not predictor.hears):
+        raise EncodingError(
+            "kept state: expected what was heard of accents if the job follows any, and only then; start the job on a new "
+            "checkpoint with a new sink"
+        )
+    if kept is not None:
+        check_streams(kept.streams, predictor.hears, "accents")
+
+
+def check_streams(kept: Mapping[str, object], expected: Mapping[str, object], at: str) -> None:
+    """That something is kept of just these streams."""
+    if set(kept) != set(expected):
+        raise refused(at, f"those of {', '.join(expected) or 'no stream'}", ", ".join(kept))

@@ -1,0 +1,152 @@
+"""Keys of which nothing is known any more, where keys meet (semantics 6.1, 6.2): what an aggregate over keys may still say.
+
+::
+
+    key a   ├── known ──┤·· predicted ··┤            unknown, until a tuple tells
+    key b   ├── known ────────────────────────┤·· predicted ··
+    max     ├──── certain ──────────────┤── likely, any error ──
+
+A model ends a horizon or less after its key's newest tuple. What the key is after that is not known, nor whether it is there.
+So from there on an aggregate that it may take part in is that of the other keys, ``likely`` at most, and its error has no bound:
+no truth is outside. (In a plan with quotients, or functions that are not defined everywhere, it has no value there.) Once the
+key's next tuple tells what was, results are corrected.
+
+A key that is over takes no part and casts no doubt: a silence longer than its stream's ``max_gap`` has passed, an attribute of it
+was dropped, or punctuation has closed it (:mod:`pulse.validation.online.ended_keys`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core.arrays import IntArray
+from pulse.core.certainty import ABSENT, LIKELY, UNBOUNDED
+from pulse.core.expression import TRUE, Arithmetic, Column, Expression, Function, columns_of, walk
+from pulse.core.keys import key_ranks
+from pulse.kernels.instants import GRAIN
+from pulse.operators.data.relation import Relation
+from pulse.operators.data.updates import is_over
+from pulse.plan.nodes import Across, Filter, Join, Node, Project, Scan, scans
+from pulse.plan.nodes import walk as nodes
+from pulse.runtime.execution.scan import of_keys
+
+NEVER = 1 << 62
+
+
+class Ends(NamedTuple):
+    """The keys that a scan gives, by column, and the instant from which on nothing is known of each, in microseconds."""
+
+    keys: Mapping[str, pa.Array]
+    at: IntArray
+
+
+def ends_of(stream: Relation, leaf: Scan) -> Ends:
+    """Where what is known of each key of a stream at rest ends, of those that a scan wants; keys that are over have no end."""
+    some = stream.without_empty_groups()
+    if leaf.keys != TRUE:
+        some = of_keys(some, leaf.keys).without_empty_groups()
+    keys, at = ends_known(some)
+    return Ends(dict(zip(some.prefixed(leaf.alias).columns.key_names, keys, strict=True)), at)
+
+
+def ends_known(stream: Relation) -> tuple[tuple[pa.Array, ...], IntArray]:
+    """The keys of a stream at rest, and where what is known of each ends."""
+    some = stream.without_empty_groups()
+    last = some.offsets[1:] - 1
+    end = np.where(some.certainty == ABSENT, some.lo, some.hi)[last]
+    at = some.ref[last] + np.rint(end * 1e6).astype(np.int64)
+    return some.keys, np.where(is_over(some)[last], NEVER, at)
+
+
+def bounded_only(plan: Node) -> bool:
+    """Whether something computes what needs a bound: a quotient, or a function that is not defined, or not finite, everywhere."""
+    found = [one.predicate for one in nodes(plan) if isinstance(one, Filter)]
+    found += [one.condition for one in nodes(plan) if isinstance(one, Join)]
+    found += [made for one in nodes(plan) if isinstance(one, Project) for _, made in one.outputs]
+    return any(_needs_bound(one) for expression in found for one in walk(expression))
+
+
+def _needs_bound(one: Expression) -> bool:
+    if isinstance(one, Arithmetic) and one.op == "/":
+        return bool(columns_of(one.right))
+    return isinstance(one, Function) and one.name not in ("abs", "sqrt")
+
+
+def doubted(made: Relation, node: Across, unknown: Mapping[Node, Ends], *, left_out: bool) -> Relation:
+    """What an aggregate gave, with those rows in doubt, or left out, in whose time a key that may take part is unknown."""
+    since = np.full(made.groups, NEVER)
+    for leaf in dict.fromkeys(scans(node.input)):
+        if leaf in unknown:
+            since = np.minimum(since, _since(made, node, unknown[leaf]))
+    if not len(made) or (since == NEVER).all():
+        return made
+    at = np.clip((since[made.group] - made.ref) / 1e6, -1e12, 1e12)
+    after = made.lo >= at - GRAIN
+    cut = ~after & (made.hi > at + GRAIN)
+    rows = np.repeat(np.arange(len(made)), 1 + cut)
+    second = np.concatenate(([False], rows[1:] == rows[:-1]))
+    first = np.append(second[1:], False)
+    lo = np.where(second, at[rows], made.lo[rows])
+    hi = np.where(first, at[rows], made.hi[rows])
+    doubt = after[rows] | second
+    if left_out:
+        some = np.flatnonzero(~doubt)
+        return replace(made.take(rows[some], lo=lo[some], hi=hi[some]), drift={})
+    out = made.take(rows, lo=lo, hi=hi)
+    return replace(
+        out,
+        certainty=np.where(doubt, np.minimum(out.certainty, LIKELY), out.certainty).astype(np.uint8),
+        err={name: np.where(doubt, UNBOUNDED, err) for name, err in out.err.items()},
+        drift={},
+    )
+
+
+def without_bound(results: Relation) -> Relation:
+    """Results whose error nothing bounds say so."""
+    if not any((err >= UNBOUNDED**0.5).any() for err in results.err.values()):
+        return results
+    return replace(
+        results, err={n: np.where(err >= UNBOUNDED**0.5, np.inf, err) for n, err in results.err.items()}
+    )
+
+
+def _since(made: Relation, node: Across, ends: Ends) -> IntArray:
+    """Per group of an aggregate, from when on a key of a scan that may take part in it is unknown."""
+    if not len(ends.at):
+        return np.full(made.groups, NEVER)
+    own, mine, theirs = made.columns.key_names, [], []
+    for name, column in ends.keys.items():
+        output = followed(node.input, name)
+        if output is not None and output in own:
+            at = own.index(output)
+            mine.append(made.keys[at])
+            theirs.append(column.cast(made.keys[at].type))
+    if not mine:
+        return np.full(made.groups, ends.at.min())
+    joined = [pa.concat_arrays([a, b]) for a, b in zip(mine, theirs, strict=True)]
+    ranks = key_ranks(joined, made.groups + len(ends.at))
+    first = np.full(int(ranks.max(initial=0)) + 1, NEVER)
+    np.minimum.at(first, ranks[made.groups :], ends.at)
+    found: IntArray = first[ranks[: made.groups]]
+    return found
+
+
+def followed(plan: Node, name: str) -> str | None:
+    """What the output calls a key column of a scan; None where it is lost."""
+    if isinstance(plan, Scan):
+        return name if name in plan.columns.key_names else None
+    for below in plan.inputs:
+        found = followed(below, name)
+        if found is None:
+            continue
+        if isinstance(plan, Project):
+            for new, expression in plan.outputs:
+                if expression == Column(found):
+                    return new
+        return found if found in plan.columns.key_names else None
+    return None

@@ -1,0 +1,243 @@
+"""The answer to a query: lazy, as segments or as tuples, on Spark or in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulse.plan.accents.query_effects import Accented
+from pulse.plan.explain import Explanation, explain
+from pulse.plan.query import Query
+from pulse.runtime.accents.query_units import AS_STORED, Evolution, follow
+from pulse.runtime.execution import local_driver
+from pulse.runtime.execution.bound_plan import Job, at_versions, prepare
+from pulse.runtime.execution.local_driver import Progress
+from pulse.runtime.io.table_writer import check, write_batches, write_frame
+from pulse.runtime.results.lazy_table import RowsOut, first_rows, is_small
+from pulse.runtime.results.notes import notes_of
+from pulse.store.model import Model
+from pulse.store.model_ref import Stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pulse.runtime.results.answer_diff import RevisedAnswer
+
+
+_TOLD = 20  # accents of a stream that explain tells of
+
+
+def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
+    """The degree of the polynomials of each stream's attributes, for their equation systems."""
+    found = {}
+    for stream, path in paths.items():
+        model = Model(path)
+        degree = model.manifest.fit.get("degree")
+        for name in model.schema.modelled_names:
+            found[stream, name] = degree if isinstance(degree, int) else 1
+    return found
+
+
+class Answer(RowsOut):
+    """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
+
+    ``query`` has its parameters bound, to the values ``given``. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or
+    Arrow tables where the session's engine is ``local``.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        paths: Mapping[str, str | Stored],
+        *,
+        given: Mapping[str, Any] | None = None,
+        spark: Callable[[], SparkSession] | None = None,
+        lineage: bool = False,
+        evolution: Evolution = AS_STORED,
+    ) -> None:
+        self.query = query
+        self._given = dict(given or {})
+        self._paths, self._spark, self._lineage, self._evolution = paths, spark, lineage, evolution
+
+    def tuples(self) -> DataFrame | pa.Table:
+        """Sampled tuples: time, the selected columns, ``a_err`` for each modelled one, ``certainty`` (semantics 3.8).
+
+        The rate is the query's ``SAMPLE EVERY``, or the advance of its windows; a selective query without either has none,
+        and asking is an error. Of points every tuple is given, at its own instant.
+        """
+        return self._run(self._prepared(tuples=True))
+
+    def segments(self, *, lineage: bool | None = None) -> DataFrame | pa.Table:
+        """Result segments: keys, ``ref``, ``lo``, ``hi``, coefficients with ``a_err``, ``certainty``; with ``lineage`` also
+        the ids, keys and ranges of the segments that caused each."""
+        wanted = self._lineage if lineage is None else lineage
+        return self._run(self._prepared(tuples=False, lineage=wanted))
+
+    def revised(self, since: Any, **options: Any) -> RevisedAnswer:
+        """What corrections since a version, or a time, changed of this answer; options as of :meth:`pulse.Session.revised`."""
+        from pulse.runtime.results.answer_diff import RevisedAnswer
+
+        return RevisedAnswer(
+            self.query, self._paths, since, spark=self._spark, evolution=self._evolution, **options
+        )
+
+    def head(self, count: int = 20, *, tuples: bool | None = None) -> tuple[pa.Table, bool]:
+        """The first rows that are found, and whether there are more; work stops when they are there."""
+        wanted = self.query.rate is not None if tuples is None else tuples
+        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
+        if self._spark is None:
+            found: list[pa.RecordBatch] = []
+            for batch in local_driver.batches(job):
+                found.append(batch)
+                if sum(one.num_rows for one in found) > count:
+                    break
+            table = pa.Table.from_batches(found, schema=job.schema)
+        else:
+            from pulse.runtime.execution import spark_driver
+
+            table = self._collected(spark_driver.frame(self._spark(), job).limit(count + 1))
+        shown = table.slice(0, count), table.num_rows > count
+        if not shown[1]:
+            job.accents.check_end(shown[0])
+        return shown
+
+    def to_arrow(self) -> pa.Table:
+        """Tuples, if the query has a rate, else segments, brought to this process."""
+        return self._collected(self.tuples() if self.query.rate is not None else self.segments())
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows of :meth:`to_arrow` batch by batch; in this process as they are found, from Spark when all are here."""
+        if self._spark is not None:
+            return self.to_arrow().to_reader()
+        job = self._prepared(
+            tuples=self.query.rate is not None, lineage=self._lineage and self.query.rate is None
+        )
+
+        def found() -> Iterator[pa.RecordBatch]:
+            for batch in local_driver.batches(job):
+                yield batch.cast(job.schema) if batch.schema != job.schema else batch
+            job.accents.check_end(None)
+
+        return pa.RecordBatchReader.from_batches(job.schema, found())
+
+    def explain(self) -> Explanation:
+        """The plan with the values of its parameters, its equation systems, and what is shuffled: a text, shown as such in
+        notebooks."""
+        accents = self.accents(_TOLD).lines()
+        return explain(self.query, degrees(self._paths), accents, given=self._given, notes=self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the answer cannot know: as of a time, when tuples arrived."""
+        return notes_of(self.query, self._paths)
+
+    def accents(self, first: int | None = None) -> Accented:
+        """What becomes of the accents of its streams, all or the first ones of each, operator by operator (``pulse check``)."""
+        query, paths = at_versions(self.query, self._paths)
+        return follow(query.plan, paths, self._evolution, told=True, first=first)
+
+    def causes(self, row: int | None = None) -> pa.Table:
+        """The stored segments that caused one result segment, or all: id, key and range. Brings the segments here."""
+        from pulse.validation.lineage_queries import causes
+
+        return causes(self._collected(self.segments(lineage=True)), row)
+
+    def write(
+        self,
+        out: str,
+        *,
+        tuples: bool | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> int | None:
+        """Write tuples (by default where the query has a rate) or segments to a Parquet or CSV file; how many rows.
+
+        A name that ends in ``/`` is a folder that Spark's workers write to, whose rows are not counted.
+        """
+        wanted = self.query.rate is not None if tuples is None else tuples
+        job = self._prepared(tuples=wanted, lineage=self._lineage and not wanted)
+        check(out, overwrite=overwrite, schema=job.schema, folders=self._spark is not None)
+        rows = self._written(job, out, overwrite=overwrite, progress=progress)
+        job.accents.check_end(out)
+        return rows
+
+    def plot(self, **options: Any) -> Figure:
+        """A picture of the answer, values with their error and ranges with their certainty; options as of
+        :func:`pulse.plot.plot_answer`: ``attribute``, ``keys``, ``width``. Needs the extra ``plot``.
+
+        Tuples are drawn where the query has a rate, else segments. The answer is brought to this process: restrict it if it is
+        large.
+        """
+        from pulse.plot import plot_answer
+
+        columns = self.query.plan.columns
+        return plot_answer(
+            self.to_arrow(),
+            modelled=columns.modelled,
+            key=columns.key_names,
+            time=columns.time,
+            rate=self.query.rate,
+            **options,
+        )
+
+    def plot_lineage(self, row: int | None = None, **options: Any) -> Figure:
+        """A picture of one result segment, or of all, with the stored segments that caused it."""
+        from pulse.plot import plot_lineage
+        from pulse.validation.lineage_queries import causes
+
+        found = self._collected(self.segments(lineage=True))
+        behind = causes(found, row)
+        shown = found if row is None else found.slice(row % max(found.num_rows, 1), 1)
+        return plot_lineage(shown, behind, modelled=self.query.plan.columns.modelled, **options)
+
+    def __repr__(self) -> str:
+        engine = "in process" if self._spark is None else "on Spark"
+        if self.query.plan.columns.points:
+            rate = "tuples at their own instants"
+        elif self.query.rate is None:
+            rate = "segments only (no rate)"
+        else:
+            rate = f"tuples every {self.query.rate / 1e6:g} s"
+        return (
+            f"Answer({' '.join(self.query.text.split())!r}; {', '.join(self.query.select)}; {rate}; {engine}, "
+            "runs when asked)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The first rows, where they cost next to nothing: never on Spark."""
+        return first_rows(self.head, self._spark is None and is_small(self.query, self._paths), repr(self))
+
+    def _prepared(self, *, tuples: bool, lineage: bool = False) -> Job:
+        return prepare(self.query, self._paths, tuples=tuples, lineage=lineage, evolution=self._evolution)
+
+    def _run(self, job: Job) -> DataFrame | pa.Table:
+        if self._spark is None:
+            result = local_driver.run(job)
+        else:
+            from pulse.runtime.execution import spark_driver
+
+            result = spark_driver.frame(self._spark(), job)
+        job.accents.check_end(result)
+        return result
+
+    def _written(self, job: Job, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
+        if self._spark is None:
+            return write_batches(local_driver.batches(job, progress), job.schema, out)
+        from pulse.runtime.execution import spark_driver
+        from pulse.runtime.spark.progress import watched
+
+        frame = spark_driver.frame(self._spark(), job)
+        with watched(self._spark(), progress) if progress is not None else nullcontext():
+            return write_frame(frame, out, overwrite=overwrite)
+
+    def _collected(self, result: Any) -> pa.Table:
+        if isinstance(result, pa.Table):
+            return result
+        from pulse.runtime.spark.errors import translated
+
+        with translated():
+            return result.toArrow()

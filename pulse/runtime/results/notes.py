@@ -1,0 +1,73 @@
+"""What an answer cannot know, in words: notes that go beside its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from pulse.core.expression import Column, Expression, Function, walk
+from pulse.core.time import format_instant
+from pulse.language.expressions import in_degrees
+from pulse.plan import nodes
+from pulse.plan.nodes import Node, scans
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.runtime.execution.bound_plan import at_versions
+from pulse.store.model_ref import Stored
+
+
+def notes_of(query: Query, paths: Mapping[str, str | Stored]) -> tuple[str, ...]:
+    """What is to be said of a bound query's answer: of every stream that is read as of a time, what counts as known then; of
+    distances that are spelled out, if they are of degrees."""
+    plan = query.plan
+    at, found = at_versions(query, paths)
+    named = {scan.stream: scan.stream for scan in scans(plan) if scan.at is None}
+    named |= {f"{scan.stream} {scan.at}": scan.stream for scan in scans(plan) if scan.at is not None}
+    asked = {
+        (named[scan.stream], instant)
+        for scan in scans(at.plan)
+        if (instant := found[scan.stream].as_of) is not None
+    }
+    return (*(as_of_note(stream, instant) for stream, instant in sorted(asked)), *_distances(plan))
+
+
+def as_of_note(stream: str, instant: int) -> str:
+    """What an answer as of a time takes as known: of tuples their own times, since when they arrived is not kept."""
+    return (
+        f"{stream} as of {format_instant(instant)}: only revisions are held back until they were known; the tuples of the fit "
+        "count as known at their own times, since when they arrived is not kept. Where tuples arrive with a delay, the answer "
+        "knows the newest ones that much too early: ask as of that much earlier"
+    )
+
+
+def _distances(plan: Node) -> tuple[str, ...]:
+    """A note for every distance of columns that are called latitude and longitude. (``distance(…)`` of them is refused.)"""
+    found = (
+        one
+        for node in nodes.walk(optimise(plan))
+        for expression in _expressions(tuple(getattr(node, field.name) for field in fields(node)))
+        for one in walk(expression)
+        if isinstance(one, Function) and one.name in ("distance", "distance2")
+    )
+    return tuple(
+        dict.fromkeys(
+            f"{one}: a distance in the units of its columns, which are degrees, not metres; --format ais projects positions to "
+            "x and y, in metres"
+            for one in found
+            if in_degrees(*_names(one.arguments[:2])) or in_degrees(*_names(one.arguments[2:]))
+        )
+    )
+
+
+def _expressions(value: Any) -> Iterator[Expression]:
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _expressions(one)
+
+
+def _names(pair: tuple[Expression, ...]) -> tuple[str, str]:
+    first, second = (one.name.rpartition(".")[2] if isinstance(one, Column) else "" for one in pair)
+    return first, second

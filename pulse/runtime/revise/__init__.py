@@ -1,0 +1,1 @@
+"""Apply revisions of tuples to a stored model."""

@@ -1,0 +1,273 @@
+"""Revisions of a stored model: in place, whole or not at all, in this process or on Spark (semantics 7.1, 7.2).
+
+::
+
+    revisions ──by key──> files of the model that hold it ──one task each──> layers, logs, aside ──> manifest of the next version
+       the driver                  revise_work                  by the workers, in the folder          by the driver, one rename
+
+Until the manifest is renamed readers see the old version; what a killed revision left behind, the next one takes away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from pulse.core import parse_duration
+from pulse.core.arrays import IntArray
+from pulse.core.keys import key_texts
+from pulse.datasets.recorded import Reports
+from pulse.operators.fit.spec import FitSpec
+from pulse.runtime.execution.local_driver import in_threads
+from pulse.runtime.fit.append_ends import FILES
+from pulse.runtime.revise.task import Done, ReviseJob, Task, keys_in, reason_kind, revise_units, set_aside
+from pulse.store.errors import StoreError
+from pulse.store.manifest import ASIDE
+from pulse.store.model import Model
+from pulse.store.read_units import Unit, units
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.writer import RevisionWriter, begin_revision, rehearse_revision
+from pulse.store.writers import write_table
+from pulse.stream.revisions import REASON, Revisions, with_reason
+
+if TYPE_CHECKING:
+    from pulse.runtime.spark.session import SparkSession
+
+Progress = Callable[[int, int], None]
+COUNTS = (
+    "revisions",
+    "inserted",
+    "deleted",
+    "replaced",
+    "absorbed",
+    "patched",
+    "refitted",
+    "segments_old",
+    "segments_new",
+    "missed",
+    "repeated",
+    "aside",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a revision did. ``model``: at its version after it; ``where``: the folder of what was set aside, if anything was."""
+
+    model: Model
+    counts: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+    dry: bool = False
+    before: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version that the revision made, or the one that is there if it made none."""
+        return self.model.version
+
+    @property
+    def where(self) -> Path | None:
+        """Where the revisions lie that were set aside."""
+        return self.model.path / ASIDE if self.counts["aside"] and not self.dry else None
+
+
+def revise(
+    model: Model,
+    revisions: Revisions,
+    *,
+    aside: pa.Table | None = None,
+    keep: bool = False,
+    dry: bool = False,
+    spark: SparkSession | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Correct a stored model by revisions of its tuples.
+
+    ``aside``: rows that a reader could not make a revision of; they are kept with the others that fit nothing. ``keep``: the
+    version before, and every state between, can still be asked for. ``dry``: nothing is written. Insertions that equal a tuple
+    recorded already are counted as repeated; of :class:`Reports` they are set aside. Where no revision applies no version is
+    made. Of a stream with accents, every row is in the units in force at its own time.
+    """
+    if revisions.schema != model.schema:
+        raise StoreError(
+            f"{model.path}: the model is of {model.schema!r}, the revisions of {revisions.schema!r}"
+        )
+    units_of = TupleUnits(model.schema, model.accents)
+    units_of.check(str(model.path))
+    begun = rehearse_revision(model) if dry else begin_revision(model)
+    with begun as writer, nullcontext(_held) if dry else _drafts(model.path, writer.version) as draft:
+        once = isinstance(revisions, Reports)
+        revisions, undone, refused = _undone(revisions, units_of)
+        job = ReviseJob(
+            target=writer.target,
+            spec=spec_of(model),
+            applied=writer.applied,
+            keep=keep,
+            dry=dry,
+            once=once,
+            tasks=_tasks(model, revisions, undone, draft),
+        )
+        done = list(_run(job, spark, progress))
+        if refused.num_rows:
+            done.append(set_aside(job, refused, len(done)))
+        return _finish(writer, job, done, aside)
+
+
+def _undone(revisions: Revisions, units_of: TupleUnits) -> tuple[Revisions, Revisions, pa.Table]:
+    """Revisions as they came and in the units of the stream's start, without those that accents leave nothing to model of."""
+    undone, reasons = units_of.sifted(revisions.table)
+    if not reasons:
+        return revisions, Revisions(revisions.schema, undone), with_reason(undone.slice(0, 0), [])
+    rows = np.array(sorted(reasons))
+    bad = np.isin(revisions.old_rows, rows) | np.isin(revisions.new_rows, rows)
+    given, own = (one.take(np.flatnonzero(~bad)) for one in (revisions, Revisions(revisions.schema, undone)))
+    texts = []
+    for old, new in zip(revisions.old_rows[bad].tolist(), revisions.new_rows[bad].tolist(), strict=True):
+        why = reasons.get(old) or reasons[new]
+        texts += [why] * ((old >= 0) + (new >= 0))
+    return given, own, with_reason(revisions.take(np.flatnonzero(bad)).table, texts)
+
+
+def _run(job: ReviseJob, spark: SparkSession | None, progress: Progress | None) -> Iterable[Done]:
+    numbers = list(range(len(job.tasks)))
+    if spark is None or not numbers:
+        return in_threads(lambda number: [revise_units(job, number)], numbers, progress)
+    from pulse.runtime.revise.spark_driver import run
+
+    return run(spark, job, progress)
+
+
+def _finish(writer: RevisionWriter, job: ReviseJob, done: list[Done], aside: pa.Table | None) -> Outcome:
+    """Add up, and let the new version come into being."""
+    model = writer.model
+    counts = Counter(dict.fromkeys(COUNTS, 0))
+    reasons: Counter[str] = Counter()
+    examples: list[str] = []
+    for one in done:
+        counts.update(one.counts)
+        reasons.update(one.reasons)
+        examples += one.examples
+    if aside is not None and aside.num_rows:
+        texts = aside.column(REASON).to_pylist()
+        counts.update({"revisions": len(texts), "aside": len(texts)})
+        reasons.update(reason_kind(text) for text in texts)
+        examples += list(dict.fromkeys(texts))[:3]
+    outcome = Outcome(
+        model,
+        dict(counts),
+        dict(reasons),
+        examples=tuple(dict.fromkeys(examples))[:5],
+        dry=job.dry,
+        before=model.version,
+    )
+    if job.dry:
+        return outcome
+    if aside is not None and aside.num_rows:
+        writer.target.aside(aside, len(done))
+    if not any(one.log for one in done):
+        return replace(outcome, model=writer.stand())
+    for one in done:
+        for facts in one.facts():
+            writer.add(facts)
+        if one.log is not None:
+            writer.add_log(one.log)
+    said: dict[str, Any] = {**counts, "reasons": dict(reasons)}
+    if job.once:
+        said["late"] = counts["inserted"]
+    said[FILES] = [one.ends for one in done if one.ends is not None]
+    return replace(outcome, model=writer.commit(said, keep=job.keep, tuples=sum(one.tuples for one in done)))
+
+
+def spec_of(model: Model) -> FitSpec:
+    """What the model was asked for when it was fitted."""
+    fit = model.manifest.fit
+    if model.schema.points:
+        return FitSpec.of(model.schema, nonfinite=fit["nonfinite"])
+    return FitSpec.of(
+        model.schema,
+        error=fit["error"],
+        drift=fit["drift"],
+        degree=fit["degree"],
+        max_gap=None if fit["max_gap"] is None else parse_duration(fit["max_gap"]),
+        nonfinite=fit["nonfinite"],
+    )
+
+
+Draft = Callable[[int, pa.Table], str | pa.Table]
+
+
+def _held(number: int, table: pa.Table) -> pa.Table:
+    """A task's revisions themselves, for a run that writes nothing."""
+    return table
+
+
+@contextmanager
+def _drafts(folder: Path, version: int) -> Iterator[Draft]:
+    """Writes files into the model's folder that are gone at the end; and, if this is killed, with the next revision."""
+    written: list[Path] = []
+
+    def write(number: int, table: pa.Table) -> str:
+        path = folder / f"_draft-{version:03d}.{number}.tmp"
+        write_table(path, table)
+        written.append(path)
+        return path.name
+
+    try:
+        yield write
+    finally:
+        for path in written:
+            path.unlink(missing_ok=True)
+
+
+def _tasks(model: Model, revisions: Revisions, undone: Revisions, draft: Draft) -> tuple[Task, ...]:
+    """The touched units, those bound by a revision that moves a key together; each with its revisions as they came in a file."""
+    if not len(revisions):
+        return ()
+    found = units(model, shared=False)
+    unit_of = _unit_of_rows(model, found, undone)
+    old, new = revisions.old_rows, revisions.new_rows
+    first = unit_of[np.where(old >= 0, old, new)]
+    second = unit_of[np.where(new >= 0, new, old)]
+    group = _connected(first, second, len(found))
+    tasks = []
+    for number, one in enumerate(np.unique(group[first])):
+        elements = np.flatnonzero(group[first] == one)
+        own = np.unique(np.concatenate([first[elements], second[elements]]))
+        name = draft(number, revisions.take(elements).table)
+        tasks.append(Task(number, tuple(found[i] for i in own), name))
+    return tuple(tasks)
+
+
+def _unit_of_rows(model: Model, found: tuple[Unit, ...], revisions: Revisions) -> IntArray:
+    """Per row of the revisions, the unit that holds its key; new keys are dealt over all."""
+    if len(found) == 1:
+        return np.zeros(revisions.table.num_rows, dtype=np.int64)
+    home: dict[str, int] = {}
+    for i, unit in enumerate(found):
+        for text in keys_in(model, unit, revisions):
+            home[text] = i
+    texts = key_texts(list(revisions.keys), revisions.table.num_rows).to_pylist()
+    return np.array([home.get(text, crc32(text.encode()) % len(found)) for text in texts], dtype=np.int64)
+
+
+def _connected(a: IntArray, b: IntArray, n: int) -> IntArray:
+    """Per unit a number that is the same for units that some revision binds."""
+    parent = list(range(n))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for x, y in {(int(x), int(y)) for x, y in zip(a, b, strict=True) if x != y}:
+        parent[root(x)] = root(y)
+    return np.array([root(i) for i in range(n)], dtype=np.int64)

@@ -1,0 +1,71 @@
+"""Revisions in whatever form they are given: files, a table, a frame, or revisions as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from pulse.datasets.changelog import from_table
+from pulse.datasets.recorded import Recorded
+from pulse.datasets.revision_readers import read_revisions
+from pulse.datasets.taq.corrections import Corrections
+from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
+from pulse.runtime.revise.taq_matching import for_model
+from pulse.store.model import Model
+from pulse.store.tuples.source_files import formats_of
+from pulse.stream.revisions import Revisions
+
+_PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")
+
+
+class Given(NamedTuple):
+    """Revisions, and the rows that are none, with a reason each."""
+
+    revisions: Revisions
+    aside: pa.Table | None
+
+
+def revisions_from(
+    given: Any, model: Model, *, reader: str | None, known: str | None, time_unit: str | None
+) -> Given:
+    """Revisions of a model's stream.
+
+    ``given``: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or
+    :class:`Recorded`. ``known`` names the column of known times.
+    """
+    schema = model.schema
+    if isinstance(given, Revisions):
+        return Given(given, None)
+    if isinstance(given, Corrections):
+        given = for_model(given, model)
+    if isinstance(given, Recorded):
+        return Given(given.revisions, given.aside)
+    if is_paths(given):
+        paths = [os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given)]
+        found = read_revisions(
+            paths,
+            schema,
+            reader=reader,
+            known=known,
+            time_unit=time_unit,
+            projection=_projection(model),
+            like=next(iter(formats_of(model.manifest.history)), None),
+        )
+        if isinstance(found, Corrections):
+            found = for_model(found, model)
+        return Given(found.revisions, found.aside)
+    table = given.toArrow() if is_spark(given) else as_table(given, [schema.time], what="revise")
+    found = from_table(table, schema, known=known, time_unit=time_unit)
+    return Given(found.revisions, found.aside)
+
+
+def _projection(model: Model) -> str | None:
+    """The projection that the model's positions are in, as its fit has noted it."""
+    for statement in model.manifest.statements:
+        found = _PROJECTION.match(statement)
+        if found:
+            return found[1]
+    return None

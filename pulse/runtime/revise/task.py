@@ -1,0 +1,446 @@
+"""What one task of a revision does: the touched keys of some files of a stored model, refitted from their tuples.
+
+The same function runs in this process and in Spark's workers. A task is told the model, the version to come and where its share
+of the revisions lies; it writes layers, logs and what is set aside into the model's folder, where nobody reads them yet, and
+hands back figures. Nothing else crosses to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pulse.core import SegmentBatch
+from pulse.core.arrays import IntArray
+from pulse.core.keys import key_texts
+from pulse.core.regions import EARLIEST, LATEST, Regions
+from pulse.core.time import LIMIT
+from pulse.operators.fit.spec import FitSpec
+from pulse.operators.refit.api import Refitted, refit
+from pulse.operators.units.key_ends import Drops
+from pulse.runtime.fit.append_ends import ends_of_keys, over_ends, write_ends
+from pulse.runtime.revise.key_cache import ByKey, TupleMemory
+from pulse.runtime.revise.repeats import ALREADY, Watched, repeated
+from pulse.runtime.revise.rounds import RevisionRound, rounds_of
+from pulse.store.errors import HistoryGoneError
+from pulse.store.manifest import LayerFile
+from pulse.store.model import Model
+from pulse.store.parquet_io import read_parquet
+from pulse.store.read_units import Unit, read_unit
+from pulse.store.tuples.tuple_history import TupleHistory
+from pulse.store.tuples.tuple_units import TupleUnits
+from pulse.store.versions.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
+from pulse.store.versions.writer import LayerFacts, RevisionTarget
+from pulse.stream.revisions import KNOWN, REASON, Revisions, with_reason
+
+MANY, OFTEN = 4, 32
+"""From so many rounds on, and tuples from so many revisions on, the touched keys are held in memory,"""
+IN_MEMORY = 20_000_000
+"""unless the model is of more tuples than this."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """``units`` that share no key with those of another task, and the file in the model's folder that holds their revisions; of
+    a dry run, which writes none, the revisions themselves."""
+
+    number: int
+    units: tuple[Unit, ...]
+    draft: str | pa.Table
+
+
+@dataclass(frozen=True)
+class ReviseJob:
+    """All a worker must know. ``dry``: nothing is written, only counted; ``once``: what is recorded already is set aside."""
+
+    target: RevisionTarget
+    spec: FitSpec
+    applied: int
+    keep: bool
+    dry: bool
+    once: bool
+    tasks: tuple[Task, ...]
+
+
+@dataclass
+class Done:
+    """What became of a task: figures, and the names of what it wrote."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    tuples: int = 0
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    log: str | None = None
+    ends: str | None = None
+
+    def to_json(self) -> str:
+        """For the way to the driver."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_json(cls, text: str) -> Done:
+        """What :meth:`to_json` gave."""
+        return cls(**json.loads(text))
+
+    def facts(self) -> list[LayerFacts]:
+        """The layers that were written."""
+        return [LayerFacts(one["part"], LayerFile(**one["layer"]), one["statistics"]) for one in self.layers]
+
+
+def revise_units(job: ReviseJob, number: int) -> Done:
+    """Apply a task's revisions."""
+    task = job.tasks[number]
+    model = job.target.stored.open()
+    table = read_parquet(Path(model.path) / task.draft) if isinstance(task.draft, str) else task.draft
+    state = _State(job, model, task, Revisions(model.schema, table.combine_chunks()))
+    state.run()
+    return state.done()
+
+
+class _State:
+    """A task's keys while their revisions are applied: what the model says of them, with the rounds so far on top.
+
+    ``given`` are the revisions as they came, ``revisions`` the same in the units of the stream's start.
+    """
+
+    def __init__(self, job: ReviseJob, model: Model, task: Task, given: Revisions) -> None:
+        self.job, self.model, self.task, self.given = job, model, task, given
+        self.units = TupleUnits(model.schema, model.accents)
+        self.drops = Drops.of(model.accents, model.schema)
+        self.revisions = revisions = Revisions(model.schema, self.units.sifted(given.table)[0])
+        self.spec = job.spec
+        self.recorded = self.history = TupleHistory(model)
+        self.rounds: list[Round] = []
+        self.logged: list[Revisions] = []
+        self.asides: list[pa.Table] = []
+        self.counts: Counter[str] = Counter()
+        self.tuples_more = 0
+        self.ends = ends_of_keys(model, _key_table(revisions))
+        self.revised_ends = False
+        self._names = model.schema.arrow_schema().names
+        self._tuples: TupleMemory | None = None  # of all keys, where they are asked for often
+        self._segments: ByKey | None = None
+        self._final = False
+        self._text_of: dict[int, str] = {}  # of keys, by their rank
+        self._withdrawn = model.schema.arrow_schema().empty_table()
+        self._put = self._withdrawn
+
+    def run(self) -> None:
+        """All rounds, one after the other."""
+        found, ranks = rounds_of(self.revisions, applied=self.job.applied, keep=self.job.keep)
+        texts = key_texts(list(self.revisions.keys), self.revisions.table.num_rows).to_pylist()
+        self._text_of = dict(zip(ranks.tolist(), texts, strict=True))
+        if self.model.manifest.tuples <= IN_MEMORY:
+            if len(found) >= MANY:
+                segments = self._read(keys_condition(self.model, self.revisions.keys))
+                self._segments = ByKey(segments, self.model.schema)
+            if (len(found) >= MANY or len(self.revisions) >= OFTEN) and self.history.since() is None:
+                self._tuples = TupleMemory(self.history, self.revisions)
+        for one in found:
+            self._final = one is found[-1]
+            self._round(one, ranks)
+
+    def _round(self, one: RevisionRound, ranks: IntArray) -> None:
+        """A round at once; where history that is needed is gone, key by key, and then revision by revision."""
+        some = self.revisions.take(one.elements)
+        try:
+            self._apply(some, one.known, ranks, one.elements)
+        except HistoryGoneError as gone:
+            if self.history.since() is None:
+                raise  # not too old: there are no tuples to refit from at all
+            if len(one.elements) == 1:
+                self._set_aside(one.elements, str(gone))
+                return
+            parts = _by_key(self.revisions, one.elements, ranks)
+            if len(parts) == 1:
+                parts = [one.elements[i : i + 1] for i in range(len(one.elements))]
+            for part in parts:
+                self._round(replace(one, elements=part), ranks)
+
+    def _apply(self, some: Revisions, known: dict[int, int], ranks: IntArray, elements: IntArray) -> None:
+        tuples = Watched(self.tuples)
+        refitted = refit(
+            self.spec,
+            tuples,
+            self.segments,
+            some,
+            ends=self.ends,
+            told=self.units.recorded if self.units.restates else None,
+            drops=self.drops,
+        )
+        again = repeated(tuples.given, some) & refitted.applied
+        if again.any() and self.job.once:
+            self._set_aside(elements[again], ALREADY)
+            if not again.all():
+                self._apply(some.take(np.flatnonzero(~again)), known, ranks, elements[~again])
+            return
+        self.counts["repeated"] += int(again.sum())
+        applied = refitted.applied
+        self._note(refitted, _Known({self._text_of[rank]: moment for rank, moment in known.items()}))
+        self.counts.update(asdict(refitted.counts))
+        if refitted.aside.num_rows:
+            refused = self.given.take(
+                elements[~applied]
+            ).table  # as they came, and in the order of the reasons
+            reasons = refitted.aside.column(REASON).to_pylist()
+            units = " (in the units of the start)" if self.units.is_told_by_tuples else ""
+            self.asides.append(with_reason(refused, [f"{reason}{units}" for reason in reasons]))
+        if applied.any():
+            done = _dated(some.take(np.flatnonzero(applied)), self.job.applied)
+            self.logged.append(done)
+            self.tuples_more += int((done.new_rows >= 0).sum()) - int((done.old_rows >= 0).sum())
+            if self._tuples is None:
+                self.history = self.recorded.after(Revisions.concat(self.logged).table)
+            elif not self._final:  # nobody asks again
+                self._tuples.apply(done)
+
+    def _note(self, refitted: Refitted, moment: _Known) -> None:
+        """Take what was withdrawn and put in."""
+        old, new = refitted.old, refitted.new
+        if len(old) or len(new):
+            self.rounds.append(Round(old, new, moment.of(old), moment.of(new)))
+            self._lay_over(self._rows(old), self._rows(new))
+        if refitted.ends is not None and refitted.ended is not None:
+            self.ends = over_ends(self.ends, refitted.ends, refitted.ended, self.model.schema)
+            self.revised_ends = True
+            if not self.model.schema.key and not refitted.ends.num_rows and self._is_empty(refitted):
+                self.ends = self.ends.slice(0, 0)
+
+    def _lay_over(self, old: pa.Table, new: pa.Table) -> None:
+        """Let what is read from now on show a round."""
+        gone = Overlay([(1, _withdrawing(old))], self.model.schema)
+        if self._segments is not None:
+            texts = sorted({*_texts(old, self.model), *_texts(new, self.model)})
+            there = gone.over(self._segments.of_all(texts))
+            self._segments.replace(texts, pa.concat_tables([there, new]))
+            return
+        self._withdrawn = pa.concat_tables([self._withdrawn, old])
+        self._put = pa.concat_tables([gone.over(self._put), new])
+
+    def _is_empty(self, refitted: Refitted) -> bool:
+        """Whether a stream without key has no tuple left; only looked into if its newest was deleted."""
+        ends = self.ends.column("ref").cast(pa.int64()).to_numpy()
+        if not len(ends) or not len(refitted.log) or refitted.log.times.max() < ends.max():
+            return False
+        whole = Regions((), np.array([EARLIEST]), np.array([LATEST]))
+        applied = Revisions.concat([*self.logged, refitted.log])
+        return bool(self.recorded.after(applied.table).read(whole).num_rows == 0)
+
+    def _set_aside(self, elements: IntArray, reason: str) -> None:
+        some = self.given.take(elements)
+        self.asides.append(with_reason(some.table, [reason] * some.table.num_rows))
+        self.counts.update({"revisions": len(some), "aside": len(some)})
+
+    def tuples(self, regions: Regions) -> pa.Table:
+        """The tuples in some regions, and one before and after each."""
+        if self._tuples is not None:
+            return self._tuples.read(regions)
+        return self.history.read(regions, neighbours=1)
+
+    def segments(self, regions: Regions) -> SegmentBatch:
+        """The segments that may meet some regions, of all keys that they name."""
+        if self._segments is not None:
+            texts = sorted(set(key_texts(list(regions.keys), len(regions)).to_pylist()))
+            return self._batch(self._segments.of_all(texts))
+        keys = keys_condition(self.model, regions.keys)
+        table = self._read(_near(self.model, regions, keys))
+        if self._withdrawn.num_rows or self._put.num_rows:
+            overlay = Overlay([(1, _withdrawing(self._withdrawn))], self.model.schema)
+            put = self._put if keys is None else self._put.filter(keys)
+            table = pa.concat_tables([overlay.over(table), put])
+        return self._batch(table)
+
+    def _batch(self, table: pa.Table) -> SegmentBatch:
+        return SegmentBatch.from_arrow(table, self.model.schema, check=False)
+
+    def _read(self, condition: Any) -> pa.Table:
+        tables = [read_unit(self.model, unit, self._names, condition) for unit in self.task.units]
+        return pa.concat_tables([table.select(self._names) for table in tables])
+
+    def _rows(self, batch: SegmentBatch) -> pa.Table:
+        return pa.Table.from_batches([batch.to_arrow()]).select(self._names)
+
+    def done(self) -> Done:
+        """Write, and say what was written."""
+        target, number = self.job.target, self.task.number
+        done = Done(counts=dict(self.counts), tuples=self.tuples_more)
+        if self.asides:
+            aside = set_aside(self.job, pa.concat_tables(self.asides), number)
+            done.reasons, done.examples = aside.reasons, aside.examples
+        if self.job.dry:
+            return done
+        if self.logged:
+            done.log = target.log(Revisions.concat(self.logged).table, number)
+        for unit, own in self._by_unit(self.rounds):
+            layer = target.layer(unit, own, number)
+            if layer is not None:
+                done.layers.append(
+                    {"part": layer.part, "layer": asdict(layer.layer), "statistics": layer.statistics}
+                )
+        if self.revised_ends:
+            done.ends = write_ends(self.model, self.ends, _key_table(self.revisions), target.version, number)
+        return done
+
+    def _by_unit(self, rounds: list[Round]) -> Iterable[tuple[Unit, list[Round]]]:
+        """The rounds' rows of each unit; keys that no unit has yet go to the first."""
+        if len(self.task.units) == 1:
+            return [(self.task.units[0], rounds)] if rounds else []
+        homes = _homes(self.model, self.task.units, self.revisions)
+        found: dict[int, list[Round]] = {}
+        for one in rounds:
+            sides = [
+                np.array([homes.get(text, 0) for text in _texts(self._rows(side), self.model)])
+                for side in (one.withdrawn, one.put)
+            ]
+            for i in sorted({*sides[0].tolist(), *sides[1].tolist()}):
+                old, new = (side == i for side in sides)
+                found.setdefault(i, []).append(
+                    Round(
+                        one.withdrawn.filter(old),
+                        one.put.filter(new),
+                        np.asarray(one.withdrawn_known)[old],
+                        np.asarray(one.put_known)[new],
+                    )
+                )
+        return [(self.task.units[i], own) for i, own in sorted(found.items())]
+
+
+def set_aside(job: ReviseJob, rows: pa.Table, number: int) -> Done:
+    """Keep revisions, as they came, that are not applied; what is said of them."""
+    first = pc.not_equal(rows.column("kind"), "+U")  # of a replacement both rows are there
+    texts = rows.filter(first).column(REASON).to_pylist()
+    if not job.dry:
+        job.target.aside(rows, number)
+    return Done(
+        counts={"revisions": len(texts), "aside": len(texts)},
+        reasons=dict(Counter(reason_kind(text) for text in texts)),
+        examples=list(dict.fromkeys(texts))[:3],
+    )
+
+
+class _Known:
+    """Since when what a round changes of a key is known."""
+
+    def __init__(self, by_text: dict[str, int]) -> None:
+        self._by_text = by_text
+
+    def of(self, batch: SegmentBatch) -> IntArray:
+        """Per segment."""
+        columns = [batch.column(name) for name in batch.schema.key_names]
+        texts = key_texts(columns, len(batch)).to_pylist()
+        return np.array([self._by_text[text] for text in texts], dtype=np.int64)
+
+
+def reason_kind(reason: str) -> str:
+    """The first words of a reason: what it has in common with others.
+
+    >>> reason_kind("deletion of what never was: symbol='IBM', at …")
+    'deletion of what never was'
+    """
+    return reason.partition(":")[0]
+
+
+def _texts(rows: pa.Table, model: Model) -> list[str]:
+    columns = [rows.column(name).combine_chunks() for name in model.schema.key_names]
+    texts: list[str] = key_texts(columns, rows.num_rows).to_pylist()
+    return texts
+
+
+def _key_table(revisions: Revisions) -> pa.Table:
+    """The distinct keys of revisions."""
+    names = list(revisions.schema.key_names)
+    return revisions.table.select(names).group_by(names).aggregate([]) if names else pa.table({})
+
+
+def _by_key(revisions: Revisions, elements: IntArray, ranks: IntArray) -> list[IntArray]:
+    """The elements of each key; one that moves a key counts for the key it comes from, and binds the two."""
+    old, new = revisions.old_rows[elements], revisions.new_rows[elements]
+    first = ranks[np.where(old >= 0, old, new)]
+    second = ranks[np.where(new >= 0, new, old)]
+    joined = {int(rank): int(rank) for rank in np.concatenate([first, second])}
+
+    def root(rank: int) -> int:
+        while joined[rank] != rank:
+            rank = joined[rank]
+        return rank
+
+    for a, b in zip(first.tolist(), second.tolist(), strict=True):
+        joined[root(a)] = root(b)
+    group = np.array([root(rank) for rank in first.tolist()])
+    return [elements[group == one] for one in np.unique(group)]
+
+
+def _dated(revisions: Revisions, applied: int) -> Revisions:
+    """With the instant of now where none is said: the log is read later."""
+    known = revisions.table.column(KNOWN).fill_null(pa.scalar(applied, pa.int64()).cast(pa.timestamp("us")))
+    at = revisions.table.column_names.index(KNOWN)
+    return Revisions(revisions.schema, revisions.table.set_column(at, KNOWN, known))
+
+
+def _withdrawing(rows: pa.Table) -> pa.Table:
+    """Segments as the rows of a layer that withdraw them."""
+    n, us = rows.num_rows, pa.timestamp("us")
+    own = {KIND: pa.repeat("-D", n), KNOWN_FROM: pa.repeat(pa.scalar(0, us), n), KNOWN_TO: pa.nulls(n, us)}
+    return pa.table({**own, **{name: rows.column(name) for name in rows.column_names}})
+
+
+def keys_condition(model: Model, keys: Sequence[pa.Array]) -> Any:
+    """On the columns of keys: rows that may be of one of these; None where there is one key only."""
+    condition = None
+    for name, column in zip(model.schema.key_names, keys, strict=True):
+        own = ds.field(name).isin(pc.unique(column))
+        condition = own if condition is None else condition & own
+    return condition
+
+
+def _near(model: Model, regions: Regions, condition: Any) -> Any:
+    """And on where segments refer to: row groups that hold nothing near are not read."""
+    longest = model.manifest.statistics.get("longest_microseconds")
+    if not len(regions) or longest is None:
+        return condition
+    start, end = int(regions.start.min()) - int(longest) - 1, int(regions.end.max()) + 1
+    if start > -LIMIT:
+        own = ds.field("ref") >= _instant(start)
+        condition = own if condition is None else condition & own
+    if end < LIMIT:
+        own = ds.field("ref") <= _instant(end)
+        condition = own if condition is None else condition & own
+    return condition
+
+
+def _instant(microseconds: int) -> pa.Scalar:
+    return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))
+
+
+def _homes(model: Model, units: tuple[Unit, ...], revisions: Revisions) -> dict[str, int]:
+    """By text of the key, which of the units has it."""
+    found: dict[str, int] = {}
+    for i, unit in enumerate(units):
+        for text in keys_in(model, unit, revisions):
+            found[text] = i
+    return found
+
+
+def keys_in(model: Model, unit: Unit, revisions: Revisions) -> set[str]:
+    """The texts of those keys of revisions that a unit holds."""
+    names = list(model.schema.key_names)
+    if not names:
+        return {""}
+    condition = keys_condition(model, revisions.keys)
+    by_name = {file.name: file for file in model.manifest.files}
+    held: set[str] = set()
+    for name in (own for file in unit.files for own in by_name[file].names):
+        keys = read_parquet(model.file(name), columns=names, filters=condition).group_by(names).aggregate([])
+        columns = [keys.column(one).combine_chunks() for one in names]
+        held.update(key_texts(columns, keys.num_rows).to_pylist())
+    return held

@@ -1,0 +1,1 @@
+"""Start Spark and talk to it: session, Java, packaging, progress, errors."""

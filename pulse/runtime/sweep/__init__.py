@@ -1,0 +1,1 @@
+"""Run one query over a grid of parameters in one pass over the model."""

@@ -1,0 +1,288 @@
+"""Variants of a sweep evaluated together: all that lies above their windows as programs, in one pass over blocks of keys.
+
+Most sweeps differ in the sizes of windows and in constants. Then windows of all sizes come of one walk over the segments, and
+joins, projections, filters and figures of all variants are steps over the windows' columns while these are in the cache::
+
+    for each block of keys        windows of all sizes: a few megabytes, whatever the model and the grid
+        for each tile             kernels/samples/vector_program.py
+            for each variant
+
+The answer is the one that each variant gives alone (:class:`pulse.runtime.execution.evaluator.Evaluation`), to which everything
+is left that no program says: other operators and functions, values that are not finite and so an error that names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pulse.core.arrays import IntArray
+from pulse.core.expression import TRUE, Expression
+from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_stretches
+from pulse.kernels.samples.vector_program import Programs, no_tallies, run
+from pulse.kernels.windows.average_on_grid import Family
+from pulse.operators.data.relation import Relation
+from pulse.operators.expressions.compile import Arc, NoProgramError, Program, together
+from pulse.operators.output.summary import Summary, of_tallies
+from pulse.operators.windows.on_grid import integral_families, present
+from pulse.plan.closings import closes, on_all_keys
+from pulse.plan.nodes import Filter, Join, Node, Project, Scan, Window, walk
+from pulse.runtime.execution.bound_plan import Job
+from pulse.runtime.execution.evaluator import INTEGRALS, Evaluation
+from pulse.runtime.execution.scan import Reading, as_scanned
+
+BLOCK_BYTES = 1 << 24
+"""About so much have the columns of a block."""
+
+_BYTES = 17  # of a value, its bound and its code
+
+Source = tuple[Node, str, str]
+"""What windows are over: input, function and argument."""
+Place = tuple[Source, int]
+"""Windows that have their places in common: what they are over, and what their size leaves over a multiple of the rate."""
+
+
+@dataclass
+class _Together:
+    """Variants that read the same, at one rate, and whose windows have the same sets of places."""
+
+    reads: Reading
+    keys: Expression
+    rate: int
+    possible: bool
+    places: tuple[Place, ...]
+    jobs: dict[int, Job] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> dict[Place, tuple[int, ...]]:
+        """Of the windows of each set of places, ascending."""
+        found: dict[Place, set[int]] = {place: set() for place in self.places}
+        for job in self.jobs.values():
+            for window in _windows(job):
+                found[_place(window, self.rate)].add(_size(window))
+        return {place: tuple(sorted(sizes)) for place, sizes in found.items()}
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Programs of the variants ``numbers`` (in their order), and of what they are."""
+
+    numbers: tuple[int, ...]
+    attributes: tuple[str, ...]
+    reads: Reading
+    keys: Expression
+    rate: int
+    possible: bool
+    sizes: dict[Place, tuple[int, ...]]
+    programs: Programs
+
+    def summaries(self, relation: Relation) -> dict[int, Summary]:
+        """The figures of each variant on what they read of one unit; of none that is better evaluated alone."""
+        relations = self._relations(relation)
+        if not _alike(list(relations.values())):
+            return {}
+        tallies = no_tallies(self.programs)
+        for groups in self._blocks(list(relations.values())):
+            families: list[Family] = []
+            for source, sizes in self._asked().items():
+                found = integral_families(relations[source], *source[1:], sizes, self.rate, groups)
+                if found is None:
+                    return {}
+                families += found
+            offsets, columns = _columns(families, self.rate)
+            n = int(offsets[-1])
+            begins = np.zeros(n, np.uint8)
+            begins[offsets[:-1]] = 1
+            run(self.programs, columns, n, begins, tallies)
+        fine = np.flatnonzero(tallies.counts[:, 3] == 0).tolist()
+        return {self.numbers[p]: of_tallies(tallies, p, self.attributes, self.rate) for p in fine}
+
+    def _asked(self) -> dict[Source, list[int]]:
+        found: dict[Source, list[int]] = {}
+        for (source, _), sizes in self.sizes.items():
+            found.setdefault(source, []).extend(sizes)
+        return found
+
+    def _relations(self, relation: Relation) -> dict[Source, Relation]:
+        scanned: dict[Node, Relation] = {}
+        for source, _ in self.sizes:
+            for leaf in walk(source[0]):
+                if isinstance(leaf, Scan) and leaf not in scanned:
+                    scanned[leaf] = as_scanned(relation, leaf)
+        evaluation = Evaluation(scanned, possible=self.possible)
+        return {source: present(evaluation.segments(source[0])) for source in self._asked()}
+
+    def _blocks(self, relations: Sequence[Relation]) -> Iterator[slice]:
+        """Ranges of groups, of at least one each."""
+        groups = relations[0].groups
+        columns = self.programs.columns
+        per_group = np.zeros(groups)
+        for relation in relations:
+            seconds = np.concatenate(([0.0], np.cumsum(relation.hi - relation.lo)))[relation.offsets]
+            per_group = np.maximum(per_group, np.diff(seconds) * 1e6 / self.rate + np.diff(relation.offsets))
+        blocks = (np.cumsum(per_group) * columns * _BYTES / BLOCK_BYTES).astype(np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), groups]
+        yield from (slice(a, b) for a, b in pairwise(cuts) if b > a)
+
+
+def tails(jobs: Sequence[Job]) -> tuple[Tails, ...]:
+    """The variants that can be evaluated together; what is in none of them is evaluated alone."""
+    found: list[_Together] = []
+    for number, job in enumerate(jobs):
+        if not _is_plain(job):
+            continue
+        assert job.rate is not None
+        fragment = job.fragments[-1]
+        places = list(dict.fromkeys(_place(window, job.rate) for window in _windows(job)))
+        sources = [source for source, _ in places]
+        own = _Together(
+            job.reading(fragment),
+            job.keys(fragment),
+            job.rate,
+            job.query.possible,
+            tuple(sorted(places, key=lambda place: (sources.index(place[0]), place[1]))),
+        )
+        like = next((one for one in found if _wants(one) == _wants(own)), None)
+        if like is None:
+            found.append(own)
+            like = own
+        like.jobs[number] = job
+    made = (_programs(one) for one in found)
+    return tuple(one for one in made if one is not None)
+
+
+def _wants(one: _Together) -> tuple[Any, ...]:
+    return one.reads, one.keys, one.rate, one.possible, one.places
+
+
+def _programs(asked: _Together) -> Tails | None:
+    sizes = asked.sizes
+    rows = [(place, size) for place, some in sizes.items() for size in some]
+    row_of = {row: i for i, row in enumerate(rows)}
+    made: dict[int, Program] = {}
+    attributes: tuple[str, ...] = ()
+    for number, job in asked.jobs.items():
+        program = Program(len(rows))
+        root = job.fragments[-1].root
+        attributes = job.columns.modelled
+        try:
+            program.summary(_arc(program, root, asked.rate, row_of), attributes)
+        except NoProgramError:
+            continue
+        made[number] = program
+    if not made:
+        return None
+    programs = together(list(made.values()), len(attributes))
+    given = asked.reads, asked.keys, asked.rate, asked.possible
+    return Tails(tuple(made), attributes, *given, sizes, programs)
+
+
+def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], int]) -> Arc:
+    """What :class:`pulse.runtime.execution.evaluator.Evaluation` does of a node's samples, as steps."""
+    match node:
+        case Window():
+            row = rows[_place(node, rate), _size(node)]
+            return program.column(row, node.output, node.columns.key_names)
+        case Filter(input, predicate):
+            return program.filter(_arc(program, input, rate, rows), predicate)
+        case Project(input, outputs):
+            return program.project(_arc(program, input, rate, rows), outputs, node.columns)
+        case Join(left, right) if on_all_keys(node) or (node.equal and closes(node)):
+            arcs = _arc(program, left, rate, rows), _arc(program, right, rate, rows)
+            keys = len(next(one for one in walk(node) if isinstance(one, Window)).columns.key)
+            joined = program.join(*arcs, node.equal, node.columns, keys)
+            return joined if node.condition == TRUE else program.filter(joined, node.condition)
+    raise NoProgramError(type(node).__name__)
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether nothing but what programs say is asked, and all of it of windows over ranges."""
+    asks_more = job.errors or job.accents.restating is not None or job.spans is not None
+    if job.rate is None or not job.summary or asks_more or len(job.fragments) > 1:
+        return False
+    return _above_windows(job.fragments[-1].root)
+
+
+def _above_windows(node: Node) -> bool:
+    if isinstance(node, Window):
+        plain = node.function in INTEGRALS and not node.input.columns.points
+        return plain and isinstance(node.size, int) and not node.columns.points
+    if not isinstance(node, (Filter, Project, Join)) or node.columns.points:
+        return False
+    return all(map(_above_windows, node.inputs))
+
+
+def _windows(job: Job) -> Iterator[Window]:
+    """The outermost windows."""
+
+    def below(node: Node) -> Iterator[Window]:
+        if isinstance(node, Window):
+            yield node
+            return
+        for one in node.inputs:
+            yield from below(one)
+
+    return below(job.fragments[-1].root)
+
+
+def _place(window: Window, rate: int) -> Place:
+    return (window.input, window.function, window.argument), _size(window) % rate
+
+
+def _size(window: Window) -> int:
+    assert isinstance(window.size, int)
+    return window.size
+
+
+def _alike(relations: Sequence[Relation]) -> bool:
+    """Whether all have the same keys in the same order."""
+    first = relations[0]
+    return all(
+        one is first
+        or (
+            one.groups == first.groups
+            and len(one.keys) == len(first.keys)
+            and all(a is b or a.equals(b) for a, b in zip(one.keys, first.keys, strict=True))
+        )
+        for one in relations
+    )
+
+
+def _columns(families: list[Family], every: int) -> tuple[IntArray, tuple[Any, Any, Any]]:
+    """The columns of all families on the places that all of them have, and the offsets of their stretches there."""
+    first = families[0]
+    offsets, columns = first.offsets, (first.values, first.err, first.certainty)
+    group, begin = first.group, first.first
+    for other in families[1:]:
+        groups = np.union1d(group, other.group)
+        found = common_stretches(
+            np.stack((groups, groups), axis=1),
+            (group, begin, offsets),
+            (other.group, other.first, other.offsets),
+            every,
+        )
+        n, m = int(offsets[-1]), int(other.offsets[-1])
+        sides = (
+            ((columns[0], columns[1], columns[2]), n, found.left),
+            ((other.values, other.err, other.certainty), m, found.right),
+        )
+        numbers = [
+            np.stack(
+                [
+                    copy_stretches(row[:size], starts, found.offsets)
+                    for own, size, starts in sides
+                    for row in own[i]
+                ]
+            )
+            for i in range(2)
+        ]
+        codes = np.stack(
+            [copy_codes(row[:size], starts, found.offsets) for own, size, starts in sides for row in own[2]]
+        )
+        group, begin, offsets = groups[found.pair], found.first, found.offsets
+        columns = numbers[0], numbers[1], codes
+    return offsets, columns

@@ -1,0 +1,83 @@
+"""The jobs of a sweep's variants: planned once, where planning does not look at what their parameters are.
+
+The sizes of windows matter to no rule but those that narrow the times that are read, or the pairs of a join without equal keys.
+Where there is neither, the plan is optimised with its parameters and bound for each variant; else each variant is planned
+for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from pulse.core.expression import Expression, Instant, Parameter
+from pulse.core.expression import walk as parts
+from pulse.plan.exchanges import place_exchanges
+from pulse.plan.nodes import Exchange, Join, Node, Scan, Window, walk
+from pulse.plan.optimise import optimise
+from pulse.plan.query import Query
+from pulse.runtime.accents.query_units import NO_ACCENTS
+from pulse.runtime.execution.bound_plan import Job, prepare, rate_of_tuples
+from pulse.store.model_ref import Stored
+
+
+def jobs_of(
+    query: Query,
+    variants: Sequence[tuple[Mapping[str, Any], Query]],
+    paths: Mapping[str, str | Stored],
+    *,
+    tuples: bool,
+    summary: bool,
+) -> tuple[Job, ...]:
+    """The job of each variant: its parameters, and the query bound to them."""
+
+    def planned(bound: Query) -> Job:
+        return prepare(bound, paths, tuples=tuples, summary=summary)
+
+    if len(variants) < 2 or not sizes_only(query.plan):
+        return tuple(planned(bound) for _, bound in variants)
+    first = planned(variants[0][1])
+    unbound = replace(query, plan=place_exchanges(optimise(query.plan)))
+    alone = first.accents is NO_ACCENTS and not any(
+        isinstance(node, Exchange) for node in walk(first.query.plan)
+    )
+    if not alone or unbound.bind(variants[0][0]).plan != first.query.plan:
+        return tuple(planned(bound) for _, bound in variants)
+    made = [first]
+    for values, bound in variants[1:]:
+        plan = unbound.bind(values).plan
+        made.append(
+            replace(first, query=replace(bound, plan=plan), rate=rate_of_tuples(bound) if tuples else None)
+        )
+    return tuple(made)
+
+
+def sizes_only(plan: Node) -> bool:
+    """Whether all parameters of a plan are sizes of windows that no rule looks at.
+
+    >>> from pulse.core.columns import Columns
+    >>> from pulse.core.expression import Column, Comparison
+    >>> from pulse.plan.nodes import Filter
+    >>> window = Window(Scan("S", "S", Columns((), ("x",))), "avg", "S.x", "a", Parameter("size"), 10)
+    >>> sizes_only(window), sizes_only(Filter(window, Comparison(">", Column("a"), Parameter("least"))))
+    (True, False)
+    """
+    for node in walk(plan):
+        if (isinstance(node, Join) and not node.equal) or (isinstance(node, Scan) and node.at is not None):
+            return False
+        for field in fields(node):
+            if not (isinstance(node, Window) and field.name == "size") and _looked_at(
+                getattr(node, field.name)
+            ):
+                return False
+    return True
+
+
+def _looked_at(value: Any) -> bool:
+    """Whether there are parameters or points in time in it."""
+    if isinstance(value, Expression):
+        return any(isinstance(one, (Parameter, Instant)) for one in parts(value))
+    if isinstance(value, tuple):
+        return any(map(_looked_at, value))
+    return False
