@@ -22,7 +22,7 @@ from pulse.commands.group import Commands
 from pulse.commands.info import info
 from pulse.commands.lineage import lineage
 from pulse.commands.options import JsonObject
-from pulse.commands.plot import plot
+from pulse.commands.plot.command import plot
 from pulse.commands.query import query
 from pulse.commands.revise import revise
 from pulse.commands.run import run
@@ -129,7 +129,7 @@ def doctor(
       pulse doctor --spark    also start Spark and run a kernel in a worker
       pulse doctor --json     the same for programs
     """
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.doctor import examine
 
     with Bar(quiet=as_json or not spark):

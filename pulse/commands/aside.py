@@ -37,8 +37,8 @@ def aside(
     \b
     Such rows have no part in results. `file` is where a row came from, where the source is files; `line` of text, in process.
     """
-    from pulse.commands.result_rows import plain_rows, spelled
-    from pulse.commands.table import lines
+    from pulse.commands.output.result_rows import plain_rows, spelled
+    from pulse.commands.output.table import lines
     from pulse.runtime.jobs.dead_letters import aside_folder, reasons
 
     folder = aside_folder(job)

@@ -47,8 +47,8 @@ def changes(
     kind: +I is new, -D is taken back, -U and +U are the old and the new of a replacement. A row speaks of the time from
     begin to end; `now` is the newest time that was known when it was said: a row that ends later is a prediction.
     """
-    from pulse.commands.result_rows import for_people, for_programs
-    from pulse.commands.table import lines
+    from pulse.commands.output.result_rows import for_people, for_programs
+    from pulse.commands.output.table import lines
     from pulse.core.time import parse_instant
     from pulse.runtime.jobs.result_log import read_holds, results_folder, within
 

@@ -60,7 +60,7 @@ def fit(
       pulse fit log.csv --read separated_by=";" --read time_unit=ms --key id --time at --model temp:linear --error 0.5 --out rooms
       pulse fit ais.csv --format ais --model x:linear,y:linear --error 10 --max-gap 10min --out vessels
     """
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.runtime.fit.rejects import SetAsideWarning
 
@@ -102,7 +102,7 @@ def _version(out: Path) -> int | None:
 
 
 def _tell(manifest: Manifest, out: Path, seconds: float, as_json: bool, *, unchanged: bool) -> None:
-    from pulse.commands import report
+    from pulse.commands.output import report
 
     if as_json:
         told = {**report.facts(manifest), "out": str(out), "seconds": seconds, "unchanged": unchanged}

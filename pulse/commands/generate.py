@@ -50,7 +50,7 @@ def generate(
       pulse generate sensors --rows 100k --knob fahrenheit=0.05 --out sensors.parquet --accents units.log
     """
     from pulse.commands.options import knobs
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import leave_pandas_out
     from pulse.datasets.errors import OutputError
     from pulse.datasets.generators.generate import generate as write

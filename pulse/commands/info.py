@@ -20,7 +20,7 @@ def info(
       pulse info prices
       pulse info prices --json
     """
-    from pulse.commands import report
+    from pulse.commands.output import report
     from pulse.store.manifest import Manifest
     from pulse.store.versions.as_of_spans import remembered
 

@@ -36,8 +36,8 @@ def lineage(
     import pyarrow.parquet as pq
 
     from pulse.commands.options import OptionError
+    from pulse.commands.output.table import lines
     from pulse.commands.starting import leave_pandas_out
-    from pulse.commands.table import lines
     from pulse.validation.lineage_queries import causes, effects
 
     leave_pandas_out()

@@ -99,7 +99,7 @@ def query(
       pulse query --stream S=prices @macd.sql --revised-from 3 --out revisions.parquet
     """
     from pulse.commands import options
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
 
     begin = clock.perf_counter()
@@ -162,7 +162,7 @@ def _tell(answer: Answer | RevisedAnswer) -> None:
 
 def _show(answer: Answer | RevisedAnswer, segments: bool, limit: int, as_json: bool) -> None:
     """The first rows; of a query that ends at an accent, those before it, and then its error."""
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.runtime.accents.query_units import QueryAbortedError
 
     try:
@@ -180,7 +180,7 @@ def _lines(rows: pa.Table, more: bool, limit: int, as_json: bool) -> list[str]:
     """Rows as a table, or as JSON lines."""
     if as_json:
         return [json.dumps(row, default=str) for row in rows.to_pylist()]
-    from pulse.commands.table import lines
+    from pulse.commands.output.table import lines
 
     return [
         *lines(rows),

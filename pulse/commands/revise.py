@@ -105,7 +105,7 @@ def revise(
 def _revise(
     model: Path, revisions: list[str], asked: dict[str, Any], session: Session, *, merge: bool, as_json: bool
 ) -> None:
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.store.versions.compact import compact
 
     begin = clock.perf_counter()
@@ -123,7 +123,7 @@ def _revise(
 
 
 def _merge(model: Path, *, as_json: bool) -> None:
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.store.versions.compact import compact
 
     begin = clock.perf_counter()

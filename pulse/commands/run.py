@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pulse.commands.options import Master
-from pulse.commands.progress import redraws
+from pulse.commands.output.progress import redraws
 
 if TYPE_CHECKING:
     from pulse.runtime.jobs.toml import Job

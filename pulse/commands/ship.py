@@ -31,7 +31,7 @@ def ship(
       spark-submit --archives pulse.tar.gz#environment \\
         --conf spark.pyspark.python=./environment/bin/python program.py
     """
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.runtime.spark.packaging import archive_settings, pack_environment
 
     if not out.name.endswith((".tar.gz", ".tgz")):

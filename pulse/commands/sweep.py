@@ -80,7 +80,7 @@ def sweep(
       pulse sweep --stream S=prices @macd.sql --param short=2:20:2 --param long=30:300:30 --heatmap macd.png
     """
     from pulse.commands import options
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.runtime.io.table_writer import write_batches
 
@@ -131,7 +131,7 @@ def _check(
 
 def _lines(table: pa.Table, limit: int, seconds: float) -> list[str]:
     """The summary for people: the first variants, and how many there are."""
-    from pulse.commands.table import lines
+    from pulse.commands.output.table import lines
 
     count, said = table.num_rows, lines(table.slice(0, limit))
     if count > limit:

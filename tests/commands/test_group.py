@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from pulse import cli
 from pulse.commands.group import GROUPS
-from pulse.commands.progress import Bar
+from pulse.commands.output.progress import Bar
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run
 from tests.runtime.execution.asking import MACD, ticks

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulse
-from pulse.commands.report import lines
+from pulse.commands.output.report import lines
 from pulse.core.errors import SessionError
 from pulse.runtime.fit.rejects import LateTuplesError, SetAsideWarning, share
 from pulse.store.model import Model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pulse.commands.options import JsonSummary, Stored
-from pulse.commands.plot_options import (
+from pulse.commands.plot.options import (
     Attribute,
     Drawing,
     From,

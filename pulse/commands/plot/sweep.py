@@ -10,7 +10,7 @@ import typer
 
 from pulse.commands import completing
 from pulse.commands.options import Engine, JsonSummary, Master, Possible
-from pulse.commands.plot_options import Drawing, Out, Overwrite, Width, read_results, write_picture
+from pulse.commands.plot.options import Drawing, Out, Overwrite, Width, read_results, write_picture
 
 _LISTED = 200  # variants that a page lists
 
@@ -69,7 +69,7 @@ def plot_sweep(
       pulse plot sweep summary.parquet --value diff_mean --out macd.html
     """
     from pulse.commands import options
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.plot import check_picture
 

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from pulse.commands.progress import Bar, redraws
+from pulse.commands.output.progress import Bar, redraws
 from pulse.commands.run import Telling
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 WORKING = """
 import time
-from pulse.commands.progress import Bar
+from pulse.commands.output.progress import Bar
 with Bar() as bar:
     bar.step(1, 2)
     time.sleep(0.3)

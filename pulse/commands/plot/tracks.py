@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pulse.commands.options import JsonSummary, Stored
-from pulse.commands.plot_options import (
+from pulse.commands.plot.options import (
     Drawing,
     From,
     Key,
@@ -142,7 +142,7 @@ def _listed(one: Together) -> list[Any]:
 def _tell_pairs(shown: list[list[Any]], count: int) -> None:
     import pyarrow as pa
 
-    from pulse.commands.table import lines
+    from pulse.commands.output.table import lines
 
     if shown:
         columns = zip(*shown, strict=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from pulse.commands.table import lines
+from pulse.commands.output.table import lines
 
 
 def test_numbers_to_the_right_and_six_digits() -> None:

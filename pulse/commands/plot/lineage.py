@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pulse.commands.options import JsonSummary
-from pulse.commands.plot_options import Attribute, Drawing, Out, Overwrite, Width, read_results, write_picture
+from pulse.commands.plot.options import Attribute, Drawing, Out, Overwrite, Width, read_results, write_picture
 
 _MOST_KEYS = 8  # keys of a model that are read for the causes of one result
 

@@ -21,7 +21,7 @@ from pulse.commands.options import (
     Streams,
     Version,
 )
-from pulse.commands.plot_options import (
+from pulse.commands.plot.options import (
     Attribute,
     Drawing,
     Key,
@@ -65,7 +65,7 @@ def plot_query(
       pulse plot query --stream S=prices "select symbol, price from S where price > 100" --segments --out high.svg
     """
     from pulse.commands import options
-    from pulse.commands.progress import Bar
+    from pulse.commands.output.progress import Bar
     from pulse.commands.starting import session as started
     from pulse.plot import check_picture
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from pulse.commands.plot_lineage import plot_lineage
-from pulse.commands.plot_model import plot_model
-from pulse.commands.plot_query import plot_query
-from pulse.commands.plot_sweep import plot_sweep
-from pulse.commands.plot_tracks import plot_tracks
+from pulse.commands.plot.lineage import plot_lineage
+from pulse.commands.plot.model import plot_model
+from pulse.commands.plot.query import plot_query
+from pulse.commands.plot.sweep import plot_sweep
+from pulse.commands.plot.tracks import plot_tracks
 
 plot = typer.Typer(
     no_args_is_help=True,
