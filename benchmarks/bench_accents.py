@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.benchmarks.bench_fit import held as held_against
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, Timing, alternating, exact, record, sizes

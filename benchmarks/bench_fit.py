@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulse.benchmarks.checks.step_models import Lines, Steps, held_at_ends, held_in_integrals
 from pulse.benchmarks.cores import on_cores
-from pulse.benchmarks.keogh import segments as keogh_segments
 from pulse.benchmarks.processes import descendants, resident
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
-from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
+from pulse.benchmarks.workloads.keogh import segments as keogh_segments
 from pulse.datasets.generators.generate import generate
 from pulse.kernels.counting_sort import group
 from pulse.kernels.fit.constraints import NOT_ASKED

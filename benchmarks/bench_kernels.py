@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import PPoly
 
-from pulse.benchmarks.held import numbers, sets_of_numbers
+from pulse.benchmarks.checks.comparisons import numbers, sets_of_numbers
 from pulse.benchmarks.recording import FLOOR, OURS, SEED, Accuracy, exact, record, sizes
 from pulse.kernels.pieces import align
 from pulse.kernels.polynomial import arithmetic, lift, roots

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
+from pulse.benchmarks.checks.predictions import held_as_answer, held_at_tuples
+from pulse.benchmarks.checks.violations import DATA, MACD, in_metres, with_velocity
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckAbove, DuckMacd
 from pulse.benchmarks.peers.questions import Above, Macd
-from pulse.benchmarks.prediction_checks import held_as_answer, held_at_tuples
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
-from pulse.benchmarks.violations import DATA, MACD, in_metres, with_velocity
 from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.datasets.generators.generate import frame, generate

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.benchmarks.bench_predictive import ABOVE, LATENESS, RATE, predictor_of
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
+from pulse.benchmarks.checks.predictions import held_as_answer
+from pulse.benchmarks.checks.violations import MACD
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Above, Macd
-from pulse.benchmarks.prediction_checks import held_as_answer
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, SEED, Accuracy, apart, exact, record, sizes
-from pulse.benchmarks.violations import MACD
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse
 from pulse.runtime.jobs.file_source import unseen

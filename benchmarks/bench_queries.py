@@ -1,6 +1,6 @@
 """Queries: Pulse in process and through Spark, on stored models, against tuple engines and tuple operators by hand.
 
-Every answer is checked before it is timed (:mod:`pulse.benchmarks.contest`). All contenders compute every row and column of
+Every answer is checked before it is timed (:mod:`pulse.benchmarks.contenders`). All contenders compute every row and column of
 the answer: as Arrow tables, or on Spark into a sink that keeps nothing. A contender that would take minutes is given less to do,
 and times are compared per tuple or variant.
 
@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pulse.benchmarks.contest import (
+from pulse.benchmarks.checks.comparisons import rows_of
+from pulse.benchmarks.checks.sweeps import by_variant, judged_counts, judged_sweep
+from pulse.benchmarks.contenders import (
     ASKED,
     CONTENDERS,
     KEYS,
@@ -33,12 +35,10 @@ from pulse.benchmarks.contest import (
     compete,
     judged_stream,
 )
-from pulse.benchmarks.held import rows_of
 from pulse.benchmarks.peers.agreement import agreement_of_ranges, instants_of
 from pulse.benchmarks.peers.questions import Macd, Near
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import BY_HAND, OURS, OURS_ON_SPARK, record, sizes
-from pulse.benchmarks.sweeps import by_variant, judged_counts, judged_sweep
 from pulse.session import Session
 
 

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.benchmarks.held import numbers, rows_of
+from pulse.benchmarks.checks.comparisons import numbers, rows_of
+from pulse.benchmarks.checks.step_models import Lines, Steps, held_at_ends
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd
 from pulse.benchmarks.recording import OURS, SEED, Accuracy, exact, record, sizes
 from pulse.benchmarks.revising import Held
-from pulse.benchmarks.step_models import Lines, Steps, held_at_ends
 from pulse.core.columns import Columns
 from pulse.core.regions import Regions
 from pulse.datasets.generators.generate import generate

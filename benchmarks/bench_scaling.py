@@ -22,10 +22,10 @@ import pytest
 
 from pulse.benchmarks.allocation import trim
 from pulse.benchmarks.bench_fit import decode
-from pulse.benchmarks.grown import ASKED, BOUND_FOR, BOUNDS, VARIANTS, WHOLE, Grown, fitted
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import FLOOR, OURS, OURS_ON_SPARK, Accuracy, exact, record, sizes
+from pulse.benchmarks.workloads.scaling_data import ASKED, BOUND_FOR, BOUNDS, VARIANTS, WHOLE, Grown, fitted
 from pulse.core import SegmentBatch
 from pulse.runtime.execution.scan import cache
 from pulse.session import Session

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from pulse.benchmarks.cores import here, on_cores
-from pulse.benchmarks.grown import ASKED, BOUND_FOR, VARIANTS, Grown, fitted
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.spark_peer import consumed
 from pulse.benchmarks.recording import OURS, OURS_ON_SPARK, Accuracy, apart, exact, record, sizes
+from pulse.benchmarks.workloads.scaling_data import ASKED, BOUND_FOR, VARIANTS, Grown, fitted
 from pulse.session import Session
 
 ROWS = sizes(500_000, 20_000_000)

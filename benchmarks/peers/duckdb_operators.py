@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pulse.benchmarks.workload import Tuples
+from pulse.benchmarks.workloads.moving_objects import Tuples
 
 
 class DuckTuples:

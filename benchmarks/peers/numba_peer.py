@@ -20,7 +20,7 @@ import numpy as np
 
 from pulse.benchmarks.peers.compiled import compiled
 from pulse.benchmarks.peers.numba_squares import cell, square
-from pulse.benchmarks.workload import Tuples
+from pulse.benchmarks.workloads.moving_objects import Tuples
 from pulse.core.arrays import FloatArray, IntArray
 
 # -- filter -----------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pulse.benchmarks.checks.replays import Known, cuts, in_batches, judged
 from pulse.benchmarks.engines import Answering, Historical, Modelling, Predicting, segments_of
-from pulse.benchmarks.market import TRADES, Market, predictor
 from pulse.benchmarks.peers.questions import SECOND, Macd
-from pulse.benchmarks.replay_checks import Known, cuts, in_batches, judged
-from pulse.benchmarks.sea import PLACES, Sea
+from pulse.benchmarks.workloads.market import TRADES, Market, predictor
+from pulse.benchmarks.workloads.sea import PLACES, Sea
 from pulse.core.columns import Columns
 from pulse.language import parse
 from pulse.operators.fit.spec import FitSpec

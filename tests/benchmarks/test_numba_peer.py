@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pulse.benchmarks.peers.duckdb_operators import DuckTuples
 from pulse.benchmarks.peers.numba_peer import above, minimum, near
-from pulse.benchmarks.workload import Objects, Tuples
+from pulse.benchmarks.workloads.moving_objects import Objects, Tuples
 
 KEYS = 3
 

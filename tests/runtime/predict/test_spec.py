@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pulse
-from pulse.benchmarks.violations import SPLITS, workload
+from pulse.benchmarks.checks.violations import SPLITS, workload
 from pulse.core import StreamSchema
 from pulse.core.certainty import CERTAIN, LIKELY
 from pulse.datasets.generators.generate import frame

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from pulse.benchmarks.allocation import keep_freed_memory
-from pulse.benchmarks.answers import judged_above
+from pulse.benchmarks.checks.answers import judged_above
 from pulse.benchmarks.peers import numba_peer
 from pulse.benchmarks.peers.duckdb_operators import DuckTuples
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternating, exact, record, sizes
-from pulse.benchmarks.validated import Validation
-from pulse.benchmarks.workload import Objects
+from pulse.benchmarks.workloads.moving_objects import Objects
+from pulse.benchmarks.workloads.validated import Validation
 from pulse.core.expression import Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.filter import Filter

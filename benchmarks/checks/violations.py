@@ -5,8 +5,8 @@ moves it more. ``collision``: every vessel takes part in many pairs, and the sma
 equal shares are the best. ``approach``: vessels and buoys that hardly move, which need little.
 ``trades``, ``pairs``, ``harbour``, ``channel``: MACD, spread and collision on recorded data, where there is any.
 
-Run as ``python -m pulse.benchmarks.violations [tuples [workloads]]``, or with ``make bench``. ``PULSE_DATA`` names the folder of
-recorded data.
+Run as ``python -m pulse.benchmarks.checks.violations [tuples [workloads]]``, or with ``make bench``. ``PULSE_DATA`` names the
+folder of recorded data.
 """
 
 from __future__ import annotations

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulse.benchmarks.checks.replays import Judged, Known, compared, cuts, in_batches, judged, predicted
+from pulse.benchmarks.checks.violations import DATA, RECORDED, TRADES
 from pulse.benchmarks.engines import ByHand, Historical, InDuckDB, Predicting, segments_of
-from pulse.benchmarks.offered import Arrivals
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckMacd
 from pulse.benchmarks.peers.numba_streams import EQUAL, StreamMacd
 from pulse.benchmarks.peers.questions import SECOND, Macd
 from pulse.benchmarks.recording import BY_HAND, OURS, SEED
 from pulse.benchmarks.replay import Engine
-from pulse.benchmarks.replay_checks import Judged, Known, compared, cuts, in_batches, judged, predicted
-from pulse.benchmarks.violations import DATA, RECORDED, TRADES
+from pulse.benchmarks.workloads.load import Arrivals
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.datasets.generators.generate import frame
 from pulse.language import parse

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.offered import Offered
+from pulse.benchmarks.checks.violations import DATA, RECORDED
 from pulse.benchmarks.recording import sizes
 from pulse.benchmarks.replay import AT_ONCE
-from pulse.benchmarks.sea import CONTENDERS, KINDS, Sea
-from pulse.benchmarks.violations import DATA, RECORDED
+from pulse.benchmarks.workloads.load import Offered
+from pulse.benchmarks.workloads.sea import CONTENDERS, KINDS, Sea
 
 ROWS, RECORDED_ROWS = sizes((22_000, 8_000), (100_000, 60_000))
 RATES = sizes((200, 6_000), (200, 500, 1_000, 2_000, 4_000, 6_000, 20_000, 60_000, 200_000))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.proximity import CONTENDERS, VALIDATED, Proximity
 from pulse.benchmarks.recording import record, sizes
+from pulse.benchmarks.workloads.proximity import CONTENDERS, VALIDATED, Proximity
 
 RATE = 3000.0
 TUPLES = sizes(30_000, 150_000)

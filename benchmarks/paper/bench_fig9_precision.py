@@ -19,12 +19,20 @@ import numpy as np
 import pytest
 
 from pulse.benchmarks.allocation import keep_freed_memory
+from pulse.benchmarks.checks.replays import Judged
+from pulse.benchmarks.checks.violations import DATA
 from pulse.benchmarks.engines import Predicting
-from pulse.benchmarks.market import BY_INTEGRALS, FILE, KINDS, Market, market, predictor, predictor_within
 from pulse.benchmarks.recording import OURS, Timing, record, sizes
 from pulse.benchmarks.replay import EVERY, Replayed, Replays
-from pulse.benchmarks.replay_checks import Judged
-from pulse.benchmarks.violations import DATA
+from pulse.benchmarks.workloads.market import (
+    BY_INTEGRALS,
+    FILE,
+    KINDS,
+    Market,
+    market,
+    predictor,
+    predictor_within,
+)
 
 RATE = 3_000.0
 ROWS = sizes(12_000, 40_000)

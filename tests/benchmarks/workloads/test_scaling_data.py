@@ -9,9 +9,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.benchmarks import grown as module
-from pulse.benchmarks.grown import BOUNDS, SAMPLED, SYMBOLS, VARIANTS, WHOLE, Grown, of_keys, sampled_keys
 from pulse.benchmarks.peers.questions import Macd, Minimum
+from pulse.benchmarks.workloads import scaling_data as module
+from pulse.benchmarks.workloads.scaling_data import (
+    BOUNDS,
+    SAMPLED,
+    SYMBOLS,
+    VARIANTS,
+    WHOLE,
+    Grown,
+    of_keys,
+    sampled_keys,
+)
 from pulse.session import Session
 
 ROWS = 500_000

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pulse.benchmarks.held import models
+from pulse.benchmarks.checks.comparisons import models
 from pulse.benchmarks.recording import Accuracy
 from pulse.core import SegmentBatch
 

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.benchmarks.allocation import keep_freed_memory
-from pulse.benchmarks.answers import judged_near
+from pulse.benchmarks.checks.answers import judged_near
 from pulse.benchmarks.peers import numba_peer
 from pulse.benchmarks.peers.duckdb_operators import DuckTuples
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternating, exact, sizes
-from pulse.benchmarks.validated import Validation
-from pulse.benchmarks.workload import Objects
+from pulse.benchmarks.workloads.moving_objects import Objects
+from pulse.benchmarks.workloads.validated import Validation
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Function
 from pulse.operators.data.relation import Relation

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.benchmarks.held import models
+from pulse.benchmarks.checks.comparisons import models
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core import SegmentBatch, StreamSchema

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pulse.benchmarks.answers import row_at, values_at
-from pulse.benchmarks.validated import Validation
-from pulse.benchmarks.workload import SECOND, Objects, begins
+from pulse.benchmarks.checks.answers import row_at, values_at
+from pulse.benchmarks.workloads.moving_objects import SECOND, Objects, begins
+from pulse.benchmarks.workloads.validated import Validation
 
 
 @pytest.mark.parametrize("per_segment", [1, 1.2, 1.45, 3, 7.5, 40])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.minima import CONTENDERS, Minima
 from pulse.benchmarks.recording import record, sizes
-from pulse.benchmarks.workload import Objects
+from pulse.benchmarks.workloads.moving_objects import Objects
+from pulse.benchmarks.workloads.window_min import CONTENDERS, Minima
 
 RATE = 3000.0
 TUPLES = sizes(360_000, 1_200_000)

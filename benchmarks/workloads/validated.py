@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pulse.benchmarks.workload import COLUMNS, SECOND, Objects, begins
+from pulse.benchmarks.workloads.moving_objects import COLUMNS, SECOND, Objects, begins
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.kernels.fit.truth_intervals import SAMPLES

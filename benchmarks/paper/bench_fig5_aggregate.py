@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.minima import CONTENDERS, Minima
 from pulse.benchmarks.recording import record, sizes
-from pulse.benchmarks.workload import Objects
+from pulse.benchmarks.workloads.moving_objects import Objects
+from pulse.benchmarks.workloads.window_min import CONTENDERS, Minima
 
 SECONDS = 100
 TUPLES = sizes(300_000, 1_000_000)

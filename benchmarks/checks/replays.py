@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
 from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray

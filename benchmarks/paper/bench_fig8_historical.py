@@ -19,16 +19,16 @@ import pyarrow as pa
 import pytest
 
 from pulse.benchmarks.allocation import keep_freed_memory
-from pulse.benchmarks.answers import judged_lows, row_at, values_at
+from pulse.benchmarks.checks.answers import judged_lows, row_at, values_at
+from pulse.benchmarks.checks.comparisons import models
+from pulse.benchmarks.checks.replays import in_batches
 from pulse.benchmarks.engines import ByHand, Historical, InDuckDB, Modelling, segments_of
-from pulse.benchmarks.held import models
 from pulse.benchmarks.peers import numba_peer
 from pulse.benchmarks.peers.duckdb_streams import DuckMinimum
 from pulse.benchmarks.peers.numba_streams import StreamMinimum
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, exact, sizes
 from pulse.benchmarks.replay import AT_ONCE, Engine, Replays, record_replay
-from pulse.benchmarks.replay_checks import in_batches
-from pulse.benchmarks.workload import SECOND, Objects
+from pulse.benchmarks.workloads.moving_objects import SECOND, Objects
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.language import parse

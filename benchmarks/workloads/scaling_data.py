@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
+from pulse.benchmarks.checks.step_models import Lines, Steps, held_at_ends, held_in_integrals
+from pulse.benchmarks.checks.sweeps import Counts, bound, by_variant, judged_counts, judged_sweep
 from pulse.benchmarks.peers.agreement import agreement, assert_same
 from pulse.benchmarks.peers.duckdb_peer import ROUNDING as SUMS
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.questions import Macd, Minimum
 from pulse.benchmarks.recording import SEED, Accuracy
-from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
-from pulse.benchmarks.sweeps import Counts, bound, by_variant, judged_counts, judged_sweep
 from pulse.core import SegmentBatch
 from pulse.datasets.generators.generate import generate
 from pulse.datasets.generators.ticks import symbol_names

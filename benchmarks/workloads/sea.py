@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pulse.benchmarks.checks.replays import Judged, Known, compared, cuts, in_batches, judged, predicted
+from pulse.benchmarks.checks.violations import POSITIONS, RECORDED, recorded, with_velocity
 from pulse.benchmarks.engines import ByHand, Historical, InDuckDB, Predicting, segments_of
-from pulse.benchmarks.offered import Arrivals
 from pulse.benchmarks.peers.agreement import largest_difference
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
 from pulse.benchmarks.peers.duckdb_streams import DuckFollowing
@@ -24,8 +25,7 @@ from pulse.benchmarks.peers.numba_streams import StreamFollowing
 from pulse.benchmarks.peers.questions import SECOND, Following
 from pulse.benchmarks.recording import BY_HAND, OURS, SEED
 from pulse.benchmarks.replay import Engine
-from pulse.benchmarks.replay_checks import Judged, Known, compared, cuts, in_batches, judged, predicted
-from pulse.benchmarks.violations import POSITIONS, RECORDED, recorded, with_velocity
+from pulse.benchmarks.workloads.load import Arrivals
 from pulse.core import StreamSchema
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.expression import Arithmetic, Column, Elapsed

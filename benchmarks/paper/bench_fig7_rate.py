@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.proximity import CONTENDERS, Proximity
 from pulse.benchmarks.recording import record, sizes
+from pulse.benchmarks.workloads.proximity import CONTENDERS, Proximity
 
 SECONDS = sizes(60, 300)
 PER_SEGMENT = 10.0

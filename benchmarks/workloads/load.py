@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pulse.benchmarks.allocation import keep_freed_memory
+from pulse.benchmarks.checks.replays import Judged
 from pulse.benchmarks.engines import Predicting
 from pulse.benchmarks.replay import Engine, Replays, record_replay
-from pulse.benchmarks.replay_checks import Judged
 from pulse.core.arrays import IntArray
 
 

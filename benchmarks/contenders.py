@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulse.benchmarks.held import rows_of
+from pulse.benchmarks.checks.comparisons import rows_of
+from pulse.benchmarks.checks.sweeps import Counts, bound, by_variant
 from pulse.benchmarks.peers.agreement import Agreement, agreement, assert_same, largest_difference
 from pulse.benchmarks.peers.duckdb_peer import ROUNDING as SUMS
 from pulse.benchmarks.peers.duckdb_peer import DuckDB
@@ -40,7 +41,6 @@ from pulse.benchmarks.recording import (
     record,
     sizes,
 )
-from pulse.benchmarks.sweeps import Counts, bound, by_variant
 from pulse.datasets.generators.generate import generate
 from pulse.session import Session
 from pulse.store.model import Model

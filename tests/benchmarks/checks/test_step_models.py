@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulse.benchmarks.held import models, numbers, rows_of, sets_of_numbers
-from pulse.benchmarks.step_models import Lines, Steps, held_at_ends, held_in_integrals
+from pulse.benchmarks.checks.comparisons import models, numbers, rows_of, sets_of_numbers
+from pulse.benchmarks.checks.step_models import Lines, Steps, held_at_ends, held_in_integrals
 
 SECOND = 1_000_000
 TUPLES = pa.table(

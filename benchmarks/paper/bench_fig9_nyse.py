@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from pulse.benchmarks.market import CONTENDERS, FILE, KINDS, market
-from pulse.benchmarks.offered import Offered
+from pulse.benchmarks.checks.violations import DATA
 from pulse.benchmarks.recording import sizes
 from pulse.benchmarks.replay import AT_ONCE
-from pulse.benchmarks.violations import DATA
+from pulse.benchmarks.workloads.load import Offered
+from pulse.benchmarks.workloads.market import CONTENDERS, FILE, KINDS, market
 
 ROWS = sizes(30_000, 400_000)
 RATES = sizes((3_000, 1_000_000), (3_000, 4_000, 5_000, 6_500, 8_500, 30_000, 100_000, 1_000_000))

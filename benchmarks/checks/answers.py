@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pulse.benchmarks.recording import Accuracy
-from pulse.benchmarks.workload import SECOND, Objects, Tuples
+from pulse.benchmarks.workloads.moving_objects import SECOND, Objects, Tuples
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.kernels.polynomial.arithmetic import evaluate

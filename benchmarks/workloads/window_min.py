@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from pulse.benchmarks.allocation import keep_freed_memory
-from pulse.benchmarks.answers import judged_lows, judged_minimum, row_at, values_at
+from pulse.benchmarks.checks.answers import judged_lows, judged_minimum, row_at, values_at
 from pulse.benchmarks.peers import numba_peer
 from pulse.benchmarks.peers.duckdb_operators import DuckTuples
 from pulse.benchmarks.peers.numba_peer import Windows
 from pulse.benchmarks.recording import BY_HAND, OURS, Accuracy, Timing, alternating, exact, sizes
-from pulse.benchmarks.validated import Validation
-from pulse.benchmarks.workload import SECOND, Objects
+from pulse.benchmarks.workloads.moving_objects import SECOND, Objects
+from pulse.benchmarks.workloads.validated import Validation
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.windows.extremum import Extremum

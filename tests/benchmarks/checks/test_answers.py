@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pulse.benchmarks.answers import judged_above, judged_minimum, judged_near, row_at, true_minimum
-from pulse.benchmarks.proximity import REACH, near
-from pulse.benchmarks.workload import SECOND, Objects
+from pulse.benchmarks.checks.answers import judged_above, judged_minimum, judged_near, row_at, true_minimum
+from pulse.benchmarks.workloads.moving_objects import SECOND, Objects
+from pulse.benchmarks.workloads.proximity import REACH, near
 from pulse.core.certainty import CERTAIN
 from pulse.core.expression import Column, Comparison, Constant
 from pulse.operators.data.relation import Relation

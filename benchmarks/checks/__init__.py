@@ -1,0 +1,1 @@
+"""Compare contenders' answers with the truth before their time counts."""
