@@ -13,7 +13,7 @@ WORKERS ?= 2
 # Each worker takes a stretch of the suite, in order, and then from what the other has left.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # What of the suite says most about a cluster: fits, queries with and without exchanges, revisions, jobs with state.
-ON_CLUSTER := $(addprefix tests/runtime/test_,$(addsuffix .py,spark frames modelling historical revised_spark predictive_job))
+ON_CLUSTER := $(addprefix tests/runtime/,$(addsuffix .py,spark/test_session spark/test_arrow_frames fit/test_spark_driver execution/test_spark_driver incremental/test_version_diff_spark jobs/test_toml))
 ONLY ?=
 COMPARE ?=
 STRICT ?=

@@ -31,14 +31,14 @@ from pulse.core import StreamSchema
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.datasets.generators.generate import frame, generate
 from pulse.kernels.fit.truth_intervals import SAMPLES, STEP
-from pulse.kernels.validate.key_state import Layout, fresh
+from pulse.kernels.validate.key_state import StateLayout, fresh
 from pulse.kernels.validate.validate import KIND, REPAIR, ROW, validate
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
-from pulse.validation.online.validator import Counts, Validator
+from pulse.validation.online.validator import ValidationCounts, Validator
 
 ROWS = sizes(300_000, 5_000_000)
 RECORDED_ROWS = sizes(200_000, 5_000_000)
@@ -73,7 +73,7 @@ class Load:
 
     def pulse(self) -> list[int]:
         """Tuples that begin a model, by the kernel."""
-        state = fresh(self.keys, Layout(len(self.rules), self.rules.shape[1] - 2))
+        state = fresh(self.keys, StateLayout(len(self.rules), self.rules.shape[1] - 2))
         begun: list[int] = []
         for at in range(0, len(self.t), CHUNK):
             some = slice(at, at + CHUNK)
@@ -208,9 +208,9 @@ def vessels(*, models: bool, policy: str = "hold") -> PredictSpec:
     return PredictSpec.of(schema, horizon="1 h", error=100.0, models=formulas, policy=policy)
 
 
-def run(spec: PredictSpec, tables: list[pa.Table]) -> tuple[Counts, list[Relation]]:
+def run(spec: PredictSpec, tables: list[pa.Table]) -> tuple[ValidationCounts, list[Relation]]:
     """What became of the tuples, and the models that they led to."""
-    mine, total, updates = Validator(spec), Counts(), []
+    mine, total, updates = Validator(spec), ValidationCounts(), []
     for table in tables:
         pushed = mine.push(table)
         total.add(pushed.counts)
@@ -218,7 +218,9 @@ def run(spec: PredictSpec, tables: list[pa.Table]) -> tuple[Counts, list[Relatio
     return total, updates
 
 
-def compete(benchmark: Any, group: str, contender: str, spec: PredictSpec, table: pa.Table) -> Counts:
+def compete(
+    benchmark: Any, group: str, contender: str, spec: PredictSpec, table: pa.Table
+) -> ValidationCounts:
     """Time a validator on a stream."""
     parts = cut(table)
     counts, updates = run(spec, parts)

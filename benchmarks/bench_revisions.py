@@ -37,10 +37,10 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.operators.output.sampling import to_tuples
 from pulse.plan.nodes import Node, scans
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.view import Reviser
+from pulse.runtime.incremental.view import IncrementalView
 from pulse.runtime.revise.driver import spec_of
 from pulse.session import Session
 from pulse.store.model import Model
@@ -82,11 +82,11 @@ class Windows:
     def columns(self) -> Columns:
         return Columns((("symbol", pa.string()),), ("price",), points=self.points)
 
-    def reviser(self, mode: str) -> Reviser:
+    def reviser(self, mode: str) -> IncrementalView:
         text = f"select symbol, {self.function}(price) as a from S[size {self.size} advance {self.size}]"
         columns = {"S": self.columns}
         query = parse(text, columns).bind({})
-        reviser = Reviser(query, columns, mode=mode, every=query.rate)
+        reviser = IncrementalView(query, columns, mode=mode, every=query.rate)
         reviser.start({"S": self.stream(prices())})
         return reviser
 
@@ -123,7 +123,7 @@ class Windows:
         function: Any = {"sum": np.sum, "avg": np.mean, "max": np.max}[self.function]
         return function(values.reshape(-1, self.size), axis=1)
 
-    def judge(self, reviser: Reviser, truth: Any) -> Accuracy:
+    def judge(self, reviser: IncrementalView, truth: Any) -> Accuracy:
         """The answer from the segments that a reviser holds, at every closing time, against numpy's."""
         found = answer_of(reviser)
         closing = np.rint(found["t"].cast(pa.int64()).to_numpy() / SECOND).astype(np.int64)
@@ -138,13 +138,13 @@ class Windows:
         return Accuracy(float(right.mean()), float(given.mean()), 0.0, float(off.max()), rounding)
 
 
-def answer_of(reviser: Reviser, possible: bool = False) -> pa.Table:
+def answer_of(reviser: IncrementalView, possible: bool = False) -> pa.Table:
     """All tuples of the answer from the segments that a reviser holds."""
     query, plan = replace(reviser.query, possible=possible), reviser.plan
     held = reviser._streams["S"].everything()
     inputs: dict[Node, Relation] = {scan: as_scanned(held, scan) for scan in scans(plan)}
     assert query.rate is not None
-    samples = Evaluation(inputs, possible=possible).samples(plan, query.rate)
+    samples = FragmentEvaluation(inputs, possible=possible).samples(plan, query.rate)
     return pa.Table.from_batches([to_tuples(samples, query.select, possible=possible)])
 
 
@@ -260,7 +260,7 @@ class Market:
         """Whether the model moves, so that there is something to propagate."""
         return self.held.refitted(load.revisions).counts.absorbed < len(load.revisions)
 
-    def reviser(self, mode: str) -> Reviser:
+    def reviser(self, mode: str) -> IncrementalView:
         return self.held.reviser(Macd.text, mode, **self.asked.parameters)
 
     def corrected(self, load: Load) -> DuckDB:
@@ -269,7 +269,7 @@ class Market:
         pq.write_table(load.corrected, file)
         return DuckDB(ticks=file, load=True)
 
-    def check(self, reviser: Reviser, revised: Any) -> None:
+    def check(self, reviser: IncrementalView, revised: Any) -> None:
         """Old results with what was emitted are the new ones."""
         before, now = (answer_of(one) for one in (self.reviser("upstream"), reviser))
         told = revised.tuples()

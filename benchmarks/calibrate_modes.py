@@ -19,9 +19,9 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.modes import Cost, Costs
 from pulse.plan.nodes import Scan, Window
 from pulse.plan.query import Query
-from pulse.runtime.incremental.delta import Changed, Stretches
-from pulse.runtime.incremental.operators.window import PatchedArc
-from pulse.runtime.incremental.view import Reviser
+from pulse.runtime.incremental.delta import Changed, KeyRanges
+from pulse.runtime.incremental.operators.window import PatchedWindow
+from pulse.runtime.incremental.view import IncrementalView
 
 SECOND = 1_000_000
 SIZES = (4, 1000)
@@ -50,13 +50,13 @@ def _timed(function: str, points: bool, mode: str, size: int, repeats: int) -> t
     columns = Columns((("k", pa.int64()),), ("x",), points=points)
     scan = Scan("S", "S", columns)
     node = Window(scan, function, "S.x", "a", size * SECOND, SECOND)
-    reviser = Reviser(Query(node, ("S.k", "a")), {"S": columns}, points="windows", mode=mode)
+    reviser = IncrementalView(Query(node, ("S.k", "a")), {"S": columns}, points="windows", mode=mode)
     stream = _stream(columns, 4 * size + 8)
     reviser.start({"S": stream})
     at = 2 * size + 2
-    (arc,) = (arc for arc in reviser._arcs.values() if isinstance(arc, PatchedArc))
+    (arc,) = (arc for arc in reviser._arcs.values() if isinstance(arc, PatchedWindow))
     affected = arc.affected(
-        Stretches(np.array([0]), np.array([at * SECOND]), np.array([at * SECOND + (1 if points else SECOND)]))
+        KeyRanges(np.array([0]), np.array([at * SECOND]), np.array([at * SECOND + (1 if points else SECOND)]))
     )
     rows = arc.replayed(affected) if mode == "upstream" else arc.stored(affected)
     times = []

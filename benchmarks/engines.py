@@ -26,12 +26,12 @@ from pulse.operators.data.updates import begins, ending_after, ends
 from pulse.operators.fit.fitter import Fitter
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.output.sampling import to_tuples
-from pulse.operators.relational.spatial_grid import within
+from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.nodes import Node, scans
 from pulse.plan.query import Query
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import FAR, GRACE, Standing
+from pulse.runtime.incremental.continuous_query import FAR, GRACE, ContinuousQuery
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.spec import Predictor
 
@@ -70,7 +70,7 @@ class Answering:
 
     def __init__(self, query: Query, columns: Columns) -> None:
         self.query, (self.stream,) = query, {scan.stream for scan in scans(query.plan)}
-        self.standing = Standing(query, {self.stream: columns})
+        self.standing = ContinuousQuery(query, {self.stream: columns})
         self.leaves = tuple(dict.fromkeys(scans(self.standing.plan)))
         assert query.rate is not None
         self.rate = query.rate
@@ -84,9 +84,9 @@ class Answering:
         if upto // self.rate <= self.upto // self.rate:
             return
         since = max(self.upto, -FAR + self.standing.radius + GRACE)
-        recent = within(self.kept, since - self.standing.radius - GRACE, upto + 1)
+        recent = clip(self.kept, since - self.standing.radius - GRACE, upto + 1)
         inputs: dict[Node, Relation] = {leaf: as_scanned(recent, leaf) for leaf in self.leaves}
-        evaluation = Evaluation(inputs, possible=self.query.possible)
+        evaluation = FragmentEvaluation(inputs, possible=self.query.possible)
         evaluation.expect([self.standing.plan])
         samples = evaluation.samples(self.standing.plan, self.rate)
         before = (samples.times <= self.upto) | (samples.times > upto)

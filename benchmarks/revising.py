@@ -19,7 +19,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.api import Refitted, refit, without_drift
 from pulse.runtime.incremental.delta import Changed, extents
-from pulse.runtime.incremental.view import Revised, Reviser
+from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
 from pulse.stream.revisions import Revisions
 
 _KEY = np.int64(1) << 46  # microseconds: more than any of these streams lasts
@@ -59,15 +59,15 @@ class Held:
     def _relation(self, segments: SegmentBatch) -> Relation:
         return Relation.from_table(segments.sort().to_arrow(), Columns.of(self.spec.schema))
 
-    def reviser(self, text: str, mode: str, **parameters: Any) -> Reviser:
+    def reviser(self, text: str, mode: str, **parameters: Any) -> IncrementalView:
         """A query over the model, ready to be revised; of windows what they are at closing times."""
         columns = {"S": Columns.of(self.spec.schema)}
         query = parse(text, columns).bind(parameters)
-        reviser = Reviser(query, columns, mode=mode, every=query.rate)
+        reviser = IncrementalView(query, columns, mode=mode, every=query.rate)
         reviser.start({"S": self._relation(self.segments)})
         return reviser
 
-    def revise(self, reviser: Reviser, revisions: Revisions) -> tuple[Refitted, Revised]:
+    def revise(self, reviser: IncrementalView, revisions: Revisions) -> tuple[Refitted, ViewUpdate]:
         """From corrected tuples to corrected results."""
         refitted = self.refitted(revisions)
         return refitted, reviser.revise({"S": self.changed(refitted)})

@@ -48,7 +48,7 @@ from pulse.datasets.errors import (
     ValueParseError,
 )
 from pulse.datasets.format import Format
-from pulse.datasets.generators.generate import Summary, frame, generate, origin
+from pulse.datasets.generators.generate import GeneratedSummary, frame, generate, origin
 from pulse.datasets.generators.vessels import Following
 from pulse.datasets.recorded import Recorded
 from pulse.datasets.registry import FORMATS, detect, get_format
@@ -65,12 +65,12 @@ __all__ = [
     "EncodingError",
     "Following",
     "Format",
+    "GeneratedSummary",
     "MalformedRowError",
     "MissingInputError",
     "OutputError",
     "ProjectionError",
     "Recorded",
-    "Summary",
     "Unit",
     "UnknownFormatError",
     "UnreadableError",

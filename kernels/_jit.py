@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 PACKAGE = __name__.rpartition(".")[0]
 _STALE_AFTER_SECONDS = 14 * 86400
-_IMPORT = re.compile(rf"^\s*from {re.escape(PACKAGE)}\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(rf"^\s*from {re.escape(PACKAGE)}\.([\w.]+) import", re.MULTILINE)
 
 # Argument types. Inputs are read-only and contiguous; outputs are writable and contiguous.
 FLOAT = types.float64
@@ -60,7 +60,7 @@ OUT_INT1 = types.Array(types.int64, 1, "C")
 OUT_INT2 = types.Array(types.int64, 2, "C")
 OUT_BYTE1 = types.Array(types.uint8, 1, "C")
 
-_registry: list[Kernel] = []
+registry: list[Kernel] = []
 
 
 def device(func: Any) -> Any:
@@ -98,7 +98,7 @@ def kernel(*argument_types: Any) -> Any:
         if numba.config.DISABLE_JIT:
             return np.errstate(all="ignore")(func)  # compiled code does not warn of infinities either
         entry = Kernel(func, argument_types)
-        _registry.append(entry)
+        registry.append(entry)
         return entry
 
     return decorate
@@ -139,10 +139,10 @@ class Kernel:
 
 def warm() -> dict[str, float]:
     """Compile every entry point; seconds by kernel name. Call it before workers fork."""
-    for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__):
-        importlib.import_module(f"{PACKAGE}.{module.name}")
+    for module in pkgutil.walk_packages(importlib.import_module(PACKAGE).__path__, f"{PACKAGE}."):
+        importlib.import_module(module.name)
     seconds = {}
-    for entry in _registry:
+    for entry in registry:
         begin = time.perf_counter()
         entry.compile()
         seconds[f"{entry.__module__}.{entry.py_func.__name__}"] = time.perf_counter() - begin
@@ -174,7 +174,7 @@ def _source(module: str) -> bytes:
 
 
 @functools.cache
-def _fingerprint(module: str, package: str = PACKAGE) -> str:
+def fingerprint(module: str, package: str = PACKAGE) -> str:
     """Hash of a module's source, the sources it imports, the compilers' versions, and the package it was imported from."""
     pending, seen = [module, "_jit"], set[str]()
     while pending:
@@ -195,12 +195,14 @@ class _ContentLocator(caching._CacheLocator):
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         self._py_file = py_file
-        package, _, self._module = py_func.__module__.rpartition(".")
+        leaf = PACKAGE.rpartition(".")[2]
+        before, _, self._module = py_func.__module__.partition(f"{leaf}.")
+        package = before + leaf
         self._line = py_func.__code__.co_firstlineno
         folder = cache_folder()
         if folder is None:
             raise OSError("caching is switched off")
-        self._stamp = _fingerprint(self._module, package)  # what is kept imports its module by this name
+        self._stamp = fingerprint(self._module, package)  # what is kept imports its module by this name
         self._path = folder / f"{self._module}-{self._stamp}"
 
     def get_cache_path(self) -> str:

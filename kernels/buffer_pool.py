@@ -28,7 +28,7 @@ MOST = 1 << 28
 Bytes = npt.NDArray[np.uint8]
 
 
-class Shelf:
+class BufferPool:
     """Blocks of memory that nobody uses, at most ``most`` bytes."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -45,7 +45,7 @@ class Shelf:
         block = self._taken(size)
         if block is None:
             block = np.empty(size, np.uint8)
-        lease: Any = _Lease(self, block, shape, kind)
+        lease: Any = _Block(self, block, shape, kind)
         return np.asarray(lease)
 
     def put(self, block: Bytes) -> None:
@@ -84,12 +84,14 @@ class Shelf:
             self._lock.release()
 
 
-class _Lease:
+class _Block:
     """What all arrays on a block hold, as numpy lets any object hold an array's memory; when it goes, the block is free."""
 
     __slots__ = ("__array_interface__", "_block", "_shelf")
 
-    def __init__(self, shelf: Shelf, block: Bytes, shape: int | tuple[int, ...], kind: np.dtype[Any]) -> None:
+    def __init__(
+        self, shelf: BufferPool, block: Bytes, shape: int | tuple[int, ...], kind: np.dtype[Any]
+    ) -> None:
         self._shelf, self._block = shelf, block
         self.__array_interface__ = {
             "version": 3,
@@ -102,7 +104,7 @@ class _Lease:
         self._shelf.put(self._block)
 
 
-shelf = Shelf()
+shelf = BufferPool()
 """The one of this process."""
 
 recycled = shelf.empty

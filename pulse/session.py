@@ -25,7 +25,7 @@ from pulse.core.errors import SessionError as SessionError  # users take it from
 from pulse.core.errors import was_interrupted
 from pulse.core.time import parse_duration
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 
 if TYPE_CHECKING:
     from pulse.core.schema import StreamSchema
@@ -154,14 +154,14 @@ class Session:
         change: the model is then in the units of the stream's start, and queries answer in those recorded.
         """
         from pulse.operators.fit.spec import FitSpec
-        from pulse.runtime.fit.inputs import Engine
+        from pulse.runtime.fit.inputs import FitEngine
         from pulse.runtime.fit.rejects import check_policy, warn_of
-        from pulse.runtime.fit.request import Order, completed
+        from pulse.runtime.fit.request import FitRequest, completed
         from pulse.runtime.fit.retention import parse_keep
 
         if overwrite and append:
             raise SessionError("fit: overwrite and append exclude each other; say one of them")
-        order = Order.of(
+        order = FitRequest.of(
             data,
             model=model,
             key=(key,) if isinstance(key, str) else None if key is None else tuple(key),
@@ -180,7 +180,7 @@ class Session:
         return order.model(
             _folder(out) if out is not None else _temporary_folder(),
             spec,
-            Engine(self.engine == "local", lambda: self.spark),
+            FitEngine(self.engine == "local", lambda: self.spark),
             accents=order.accents(accents, splits),
             overwrite=overwrite,
             append=append,
@@ -349,11 +349,11 @@ class Session:
         ``session.sweep(query, short=[5, 10, 20], long=range(30, 301, 30))``; a single value stays fixed. The rest is as in
         :meth:`sql`.
         """
-        from pulse.runtime.sweep.driver import Grid, Sweep
+        from pulse.runtime.sweep.driver import ParameterGrid, Sweep
 
         given = {**(parameters or {}), **more}
         order = self._order(query, streams, given, possible)
-        return Sweep(order.query, Grid.of(given), order.paths, spark=self._spark_if_any())
+        return Sweep(order.query, ParameterGrid.of(given), order.paths, spark=self._spark_if_any())
 
     def run(
         self,
@@ -397,7 +397,7 @@ class Session:
         possible: bool,
         as_of: Any = None,
         version: int | Mapping[str, int] | None = None,
-    ) -> _Question:
+    ) -> _BoundQuery:
         from pulse.language import parse
         from pulse.plan.versions import read_as_of
 
@@ -413,7 +413,7 @@ class Session:
             parsed = replace(parsed, possible=True)
         parsed = read_as_of(parsed, as_of, version)
         paths = {name: model.stored for name, model in known.items()}
-        return _Question(parsed, paths, dict(parameters), {name: one.schema for name, one in known.items()})
+        return _BoundQuery(parsed, paths, dict(parameters), {name: one.schema for name, one in known.items()})
 
     def _model(self, name: str, given: Any) -> Model:
         """The model that a query calls ``name``."""
@@ -437,9 +437,9 @@ class Session:
         return f"Session({'; '.join([*parts, *([f'streams {streams}'] if streams else [])])})"
 
 
-class _Question(NamedTuple):
+class _BoundQuery(NamedTuple):
     query: Query
-    paths: dict[str, Stored]
+    paths: dict[str, ModelRef]
     parameters: dict[str, Any]
     schemas: dict[str, StreamSchema]
 

@@ -96,7 +96,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_folders_resolve_to_this_checkout() -> None:
     import pulse.kernels.polynomial.arithmetic
 
-    assert Path(pulse.kernels.polynomial.arithmetic.__file__) == ROOT / "kernels" / "polynomial.py"
+    assert (
+        Path(pulse.kernels.polynomial.arithmetic.__file__)
+        == ROOT / "kernels" / "polynomial" / "arithmetic.py"
+    )
 
 
 def test_the_changelog_tells_of_this_version() -> None:

@@ -20,7 +20,7 @@ from pulse.benchmarks.peers.agreement import agreement
 from pulse.benchmarks.recording import Accuracy
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.operators.output.sampling import sample, to_tuples
-from pulse.operators.relational.spatial_grid import within
+from pulse.operators.relational.spatial_grid import clip
 from pulse.plan.query import Query
 from pulse.runtime.incremental.continuous_query import FAR
 from pulse.runtime.predict.engine import Prediction
@@ -84,7 +84,7 @@ def predicted(
         assert running.state is not None
         assert running.now is not None
         since, upto = upto, running.now - (settled if i < len(batches) - 1 else -1)
-        results = within(running.state.results, since, upto).merged()
+        results = clip(running.state.results, since, upto).merged()
         found.append(to_tuples(sample(results, query.rate), asked.select, possible=True))
         running.advance(upto)
     table = pa.Table.from_batches(found)

@@ -24,7 +24,7 @@ from pulse.benchmarks.workloads.moving_objects import Objects
 from pulse.benchmarks.workloads.validated import Validation
 from pulse.core.expression import Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 
 SECONDS = 100
 TUPLES = sizes(1_000_000, 2_000_000)  # below a million, fixed costs show
@@ -41,7 +41,7 @@ class Race:
         self.objects = Objects(TUPLES, per_segment, rate=TUPLES / SECONDS)
         tuples, relation = self.objects.stream_tuples, self.objects.relation
         validation, duck = Validation(self.objects), DuckTuples(tuples=tuples)
-        asked = Filter(PREDICATE)
+        asked = FilterOperator(PREDICATE)
         runs: dict[str, Callable[[], Any]] = {
             OURS: lambda: asked.segments(relation),
             TO_ARROW: lambda: asked.segments(relation).to_segments(),
@@ -63,7 +63,9 @@ class Race:
         duck.close()
 
     def _judged(self, relation: Relation) -> Accuracy:
-        found, wider = (Filter(PREDICATE, possible=possible).segments(relation) for possible in (False, True))
+        found, wider = (
+            FilterOperator(PREDICATE, possible=possible).segments(relation) for possible in (False, True)
+        )
         return judged_above(found, wider, self.objects.stream_tuples, LEVEL)
 
     def _compared(self, columns: dict[str, Any]) -> Accuracy:

@@ -23,7 +23,7 @@ from pulse.benchmarks.workloads.validated import Validation
 from pulse.core.columns import Columns
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Function
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.relational.proximity_join import Nearness, PairJoin
 
 WINDOW = 100_000  # microseconds: the paper's 0.1 s
@@ -89,7 +89,7 @@ class Proximity:
 
 def near(left: Relation, right: Relation, *, possible: bool = False) -> Relation:
     """Pulse's answer: objects of both sides within reach, from when to when."""
-    return Filter(_PREDICATE, possible=possible).segments(_JOIN.segments(left, right))
+    return FilterOperator(_PREDICATE, possible=possible).segments(_JOIN.segments(left, right))
 
 
 def _codes(t: Any, other: Any) -> Any:

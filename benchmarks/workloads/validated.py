@@ -14,7 +14,7 @@ from pulse.benchmarks.workloads.moving_objects import COLUMNS, SECOND, Objects, 
 from pulse.core.arrays import IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.kernels.fit.truth_intervals import SAMPLES
-from pulse.kernels.validate.key_state import Layout, fresh
+from pulse.kernels.validate.key_state import StateLayout, fresh
 from pulse.kernels.validate.validate import BEGIN, END, KEY, validate
 from pulse.operators.data.relation import Relation
 
@@ -38,7 +38,7 @@ class Validation:
 
     def segments(self) -> Relation:
         """Validate every tuple from the start; the models that began, by key and time."""
-        state = fresh(self.objects.objects, Layout(2, 2))
+        state = fresh(self.objects.objects, StateLayout(2, 2))
         found = validate(self.t, self.values, self.who, _RULES, self.bounds, self.horizon, state)
         order = np.argsort(found.event[:, KEY].astype(np.uint16), kind="stable")
         event, c, err = found.event[order], found.c[order], found.err[order]

@@ -48,7 +48,7 @@ KINDS: dict[str, Callable[..., Maker]] = {kind.kind: kind for kind in (Ticks, Ob
 
 
 @dataclass(frozen=True)
-class Summary:
+class GeneratedSummary:
     """What was generated: ``first`` and ``last`` are µs since 1970; ``following`` is the ground truth of vessels, ``accents`` are
     the lines of the log that announces changes of unit."""
 
@@ -87,7 +87,7 @@ def generate(
     group_rows: int = GROUP_ROWS,
     progress: Callable[[int], None] | None = None,
     **knobs: Any,
-) -> Summary:
+) -> GeneratedSummary:
     """Write generated rows to a Parquet file. ``progress`` is told the number of rows written so far.
 
     The file appears only when it is complete. How it was made, who follows whom and which units change is in its metadata: see
@@ -109,7 +109,7 @@ def generate(
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-    return Summary(
+    return GeneratedSummary(
         kind,
         str(path),
         number,

@@ -41,7 +41,7 @@ from pulse.kernels._jit import (
     kernel,
 )
 from pulse.kernels.instants import GRAIN, gap, meets, seconds_between, tolerance
-from pulse.kernels.polynomial.arithmetic import _batch, shift_row
+from pulse.kernels.polynomial.arithmetic import as_batch, shift_row
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -370,7 +370,7 @@ def coefficients_at(cells: Cells, f: int, ref: Integers, c: Array) -> Array:
 
     ``ref`` and ``c`` are those of the piece table that ``cells.index[:, f]`` points into.
     """
-    c = _batch(c)
+    c = as_batch(c)
     ref = np.ascontiguousarray(ref, dtype=np.int64)
     if ref.shape != (len(c),):
         raise ValueError(f"ref: expected one per row of coefficients ({len(c)}), got shape {ref.shape}")

@@ -120,7 +120,7 @@ def _unlike(pieces, values, old, new, least, out):
     return m
 
 
-def unlike_runs(
+def diff_runs(
     pieces: tuple[Ints, Array, Array, Ints],
     values: tuple[Array, Ints, Array],
     old: Ints,
@@ -136,7 +136,7 @@ def unlike_runs(
 
     >>> zero, c = np.zeros(4, np.int64), np.array([[1.0], [2.0], [1.0], [3.0]])
     >>> pieces = zero, np.array([0.0, 1.0, 0.0, 1.0]), np.array([1.0, 2.0, 1.0, 2.0]), zero
-    >>> found = unlike_runs(pieces, (c, np.array([0, 1]), np.zeros((4, 0))), np.array([[0, 2]]), np.array([[2, 4]]), 1e-9)
+    >>> found = diff_runs(pieces, (c, np.array([0, 1]), np.zeros((4, 0))), np.array([[0, 2]]), np.array([[2, 4]]), 1e-9)
     >>> found.old.tolist(), found.new.tolist(), found.start.tolist()
     ([[1, 2]], [[3, 4]], [1000000])
     """

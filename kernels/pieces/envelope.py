@@ -34,7 +34,7 @@ from pulse.kernels._jit import (
 )
 from pulse.kernels.instants import gap, meets, seconds_between, tolerance
 from pulse.kernels.pieces.align import has_length, not_before, pieces_of
-from pulse.kernels.polynomial.arithmetic import _batch, horner, magnitude, shift_row
+from pulse.kernels.polynomial.arithmetic import as_batch, horner, magnitude, shift_row
 from pulse.kernels.polynomial.roots import root_work, roots_row
 from pulse.kernels.status import OK
 
@@ -49,7 +49,7 @@ _TABLE = types.Tuple((IN_INT1, IN2))
 _RUNS = types.Tuple((OUT_INT1, OUT1, OUT1))
 
 
-class Envelope(NamedTuple):
+class EnvelopePieces(NamedTuple):
     """Piece ``j`` is input piece ``source[j]`` on ``[lo[j], hi[j])`` about that piece's own reference.
 
     Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
@@ -326,7 +326,7 @@ def envelope(
     groups: Integers | None = None,
     *,
     upper: bool = False,
-) -> Envelope:
+) -> EnvelopePieces:
     """Lower (or ``upper``) envelope of the functions of each group.
 
     Function ``f`` consists of the pieces ``offsets[f]:offsets[f + 1]``, sorted in time and not overlapping; group ``g`` of the
@@ -348,7 +348,9 @@ def envelope(
     return merge_runs((pieces.ref, c), runs, spans, groups, upper)
 
 
-def merge(ref: Integers, c: Array, a: Envelope, b: Envelope, *, upper: bool = False) -> Envelope:
+def merge(
+    ref: Integers, c: Array, a: EnvelopePieces, b: EnvelopePieces, *, upper: bool = False
+) -> EnvelopePieces:
     """The envelope of two envelopes, group by group; ``source`` of both points into ``ref`` and ``c``."""
     ref, c = np.ascontiguousarray(ref, dtype=np.int64), coefficients_of(c, len(ref))
     if len(a.offsets) != len(b.offsets):
@@ -367,7 +369,7 @@ def merge(ref: Integers, c: Array, a: Envelope, b: Envelope, *, upper: bool = Fa
 
 def merge_runs(
     table: tuple[Integers, Array], runs: Runs, spans: Integers, groups: Integers, upper: bool
-) -> Envelope:
+) -> EnvelopePieces:
     """Merge neighbouring runs of each group until one is left of each; unchecked, and ``runs`` is used up.
 
     A run is the entries ``spans[r, 0]:spans[r, 1]`` of ``runs = (source, lo, hi)``, where ``source`` points into
@@ -390,12 +392,12 @@ def merge_runs(
     lengths = np.append(spans[:, 1] - spans[:, 0], 0)
     # Groups without functions have no run, and no pieces.
     offsets[1:] = np.cumsum(np.where(np.diff(groups) == 1, lengths[groups[:-1]], 0))
-    return Envelope(*runs, offsets)
+    return EnvelopePieces(*runs, offsets)
 
 
 def coefficients_of(c: Array, pieces: int) -> Array:
     """The coefficients, checked: shape ``(pieces, k)``, all finite."""
-    c = _batch(c)
+    c = as_batch(c)
     if len(c) != pieces:
         raise ValueError(f"coefficients: expected one row per piece ({pieces}), got {len(c)}")
     finite = np.isfinite(c).all(axis=1)

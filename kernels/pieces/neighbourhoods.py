@@ -33,7 +33,7 @@ _RUNS = types.Tuple((OUT_INT1, OUT1, OUT_INT1, OUT1))
 _PARTS = types.Tuple((OUT_INT1, OUT2))
 
 
-class Parts(NamedTuple):
+class Neighbourhoods(NamedTuple):
     """Parts of pieces: ``piece`` ascends, and a part is the range ``bounds = (lo, hi)`` about its piece's reference."""
 
     piece: Integers
@@ -86,7 +86,7 @@ def _around(pieces, offsets, chosen, size, runs, parts):
     return m
 
 
-def around(pieces: Pieces, offsets: Integers, chosen: tuple[Integers, Array], size: float) -> Parts:
+def around(pieces: Pieces, offsets: Integers, chosen: tuple[Integers, Array], size: float) -> Neighbourhoods:
     """The parts of pieces that lie within ``size`` seconds of a chosen range of their group.
 
     Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. ``chosen = (o, b)``: those of
@@ -114,4 +114,4 @@ def around(pieces: Pieces, offsets: Integers, chosen: tuple[Integers, Array], si
     # A run adds one part to those that pieces begin: the one in which it starts.
     piece, out = np.empty(n + m, np.int64), np.empty((n + m, 2))
     count = _around(tuple(pieces), offsets, (of_piece, bounds), float(size), runs, (piece, out))
-    return Parts(piece[:count].copy(), out[:count].copy())
+    return Neighbourhoods(piece[:count].copy(), out[:count].copy())

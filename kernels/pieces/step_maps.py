@@ -45,7 +45,7 @@ _NEAR_OVERFLOW, _NEAR_UNDERFLOW = (
 _FEW = 8  # rows a move: putting more of them in order takes as long as looking them up row by row
 
 
-class Parts(NamedTuple):
+class MappedParts(NamedTuple):
     """Rows cut at steps: ``row`` ascends, ``[lo, hi)`` lies in one step; ``step`` is -1 before the first."""
 
     row: Integers
@@ -477,7 +477,7 @@ def apply_steps_in_place(
 
 def cut_at_steps(
     ref: Integers, lo: Array, hi: Array, cell: Integers, steps: tuple[Integers, Integers]
-) -> Parts:
+) -> MappedParts:
     """Ranges ``[ref + lo, ref + hi)`` cut where a step of their cell lies strictly inside; a point is never cut.
 
     Degenerate: a range that begins at a step lies in it; one that ends there does not.
@@ -492,7 +492,7 @@ def cut_at_steps(
     _count(ranges, cell, steps, counts)
     starts = np.concatenate(([0], np.cumsum(counts)))
     n = int(starts[-1])
-    parts = Parts(np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    parts = MappedParts(np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n, np.int64))
     _cut(ranges, cell, steps, starts, tuple(parts))
     return parts
 

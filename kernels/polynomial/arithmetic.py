@@ -177,15 +177,15 @@ def evaluate(c: Array, t: Array | float) -> Array:
     >>> evaluate(np.array([[1.0, 2.0, 3.0], [5.0, 0.0, 0.0]]), np.array([2.0, 9.0]))
     array([17.,  5.])
     """
-    c = _batch(c)
+    c = as_batch(c)
     out = np.empty(len(c))
-    _evaluate(c, _per_row(t, len(c)), out)
+    _evaluate(c, per_row(t, len(c)), out)
     return out
 
 
 def evaluate_grid(c: Array, t: Array) -> Array:
     """Values of every polynomial at every ``t``: shape ``(n, len(t))``."""
-    c = _batch(c)
+    c = as_batch(c)
     t = np.ascontiguousarray(t, dtype=np.float64)
     out = np.empty((len(c), len(t)))
     _evaluate_grid(c, t, out)
@@ -198,15 +198,15 @@ def taylor_shift(c: Array, d: Array | float) -> Array:
     >>> taylor_shift(np.array([[0.0, 0.0, 1.0]]), 3.0)
     array([[9., 6., 1.]])
     """
-    c = _batch(c)
+    c = as_batch(c)
     out = np.empty_like(c)
-    _taylor_shift(c, _per_row(d, len(c)), out)
+    _taylor_shift(c, per_row(d, len(c)), out)
     return out
 
 
 def derivative(c: Array) -> Array:
     """Derivatives; a batch of constants gives one column of zeros."""
-    c = _batch(c)
+    c = as_batch(c)
     out = np.zeros((len(c), max(c.shape[1] - 1, 1)))
     _derivative(c, out)
     return out
@@ -218,9 +218,9 @@ def integrate(c: Array, lo: Array | float, hi: Array | float) -> Array:
     >>> integrate(np.array([[0.0, 2.0]]), 1.0, 3.0)
     array([8.])
     """
-    c = _batch(c)
+    c = as_batch(c)
     out = np.empty(len(c))
-    _integrate(c, _per_row(lo, len(c)), _per_row(hi, len(c)), out)
+    _integrate(c, per_row(lo, len(c)), per_row(hi, len(c)), out)
     return out
 
 
@@ -254,14 +254,16 @@ def multiply(a: Array, b: Array) -> Array:
     return out
 
 
-def _batch(c: Array) -> Array:
+def as_batch(c: Array) -> Array:
+    """Check that coefficients are of shape (n, k), k >= 1, and make them contiguous float64."""
     c = np.ascontiguousarray(c, dtype=np.float64)
     if c.ndim != 2 or c.shape[1] == 0:
         raise ValueError(f"coefficients: expected shape (n, k) with k >= 1, got {c.shape}")
     return c
 
 
-def _per_row(x: Array | float, n: int) -> Array:
+def per_row(x: Array | float, n: int) -> Array:
+    """Broadcast one number to ``n`` rows, or check that there is one per row."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim == 0:
         return np.full(n, x)
@@ -271,7 +273,7 @@ def _per_row(x: Array | float, n: int) -> Array:
 
 
 def _same_length(a: Array, b: Array) -> tuple[Array, Array]:
-    a, b = _batch(a), _batch(b)
+    a, b = as_batch(a), as_batch(b)
     if len(a) != len(b):
         raise ValueError(f"expected two batches of one length, got {len(a)} and {len(b)}")
     return a, b

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel, step
-from pulse.kernels.polynomial.arithmetic import _batch, _per_row
+from pulse.kernels.polynomial.arithmetic import as_batch, per_row
 from pulse.kernels.polynomial.roots import Roots, roots_row, value_row
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
 
@@ -131,11 +131,11 @@ def bounds(c: Array, lo: Array | float, hi: Array | float) -> tuple[Array, Array
     >>> bounds(np.array([[0.0, -1.0, 1.0]]), 0.0, 2.0)
     (array([-0.25]), array([2.]), array([0]))
     """
-    c = _batch(c)
+    c = as_batch(c)
     n = len(c)
     minimum, maximum = np.empty(n), np.empty(n)
     status = np.empty(n, dtype=np.int64)
-    _bounds(c, _per_row(lo, n), _per_row(hi, n), minimum, maximum, status)
+    _bounds(c, per_row(lo, n), per_row(hi, n), minimum, maximum, status)
     return minimum, maximum, status
 
 
@@ -145,10 +145,10 @@ def critical_points(c: Array, lo: Array | float, hi: Array | float) -> Roots:
     >>> critical_points(np.array([[0.0, -1.0, 1.0]]), 0.0, 2.0).roots
     array([0.5])
     """
-    c = _batch(c)
+    c = as_batch(c)
     n, k = c.shape
     flat = np.empty(n * max(k - 2, 0))
     offsets = np.empty(n + 1, dtype=np.int64)
     status = np.empty(n, dtype=np.int64)
-    _critical_points(c, _per_row(lo, n), _per_row(hi, n), flat, offsets, status)
+    _critical_points(c, per_row(lo, n), per_row(hi, n), flat, offsets, status)
     return Roots(offsets, flat[: offsets[-1]].copy(), status)

@@ -27,7 +27,7 @@ from pulse.kernels._jit import (
     inlined,
     kernel,
 )
-from pulse.kernels.polynomial.arithmetic import _per_row
+from pulse.kernels.polynomial.arithmetic import per_row
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -250,7 +250,7 @@ def _room(n: int, m: int) -> tuple[Integers, Array, Bytes]:
 
 
 def _numbers(x: Array | float, n: int) -> Array:
-    x = _per_row(x, n)
+    x = per_row(x, n)
     if np.isnan(x).any():
         raise ValueError(f"domain: expected numbers, got NaN in row {int(np.flatnonzero(np.isnan(x))[0])}")
     return x

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pulse.kernels._jit import IN1, IN2, IN_INT1, INT, OUT2, OUT_INT1, OUT_INT2, kernel, routine, step
 from pulse.kernels.double_double import dd_add_float, dd_quotient
 from pulse.kernels.instants import MICROSECONDS
-from pulse.kernels.polynomial.arithmetic import _batch, _per_row, magnitude, shift_exact
+from pulse.kernels.polynomial.arithmetic import as_batch, magnitude, per_row, shift_exact
 from pulse.kernels.polynomial.extrema import extrema_row, extrema_work
 from pulse.kernels.polynomial.roots import root_work, roots_row, value_row
 from pulse.kernels.status import EMPTY_RANGE, NOT_CONVERGED, NOT_FINITE, OK, OUT_OF_DOMAIN, ZERO_POLYNOMIAL
@@ -364,7 +364,7 @@ class Lifted(NamedTuple):
     status: Ints
 
 
-class Absolute(NamedTuple):
+class AbsoluteLift(NamedTuple):
     """Pieces that are the absolute values of the input pieces ``source``; ``status`` is per input piece."""
 
     source: Ints
@@ -401,7 +401,7 @@ def lift(
     if order not in (1, 2, 3, 4):
         raise ValueError(f"order: expected 1, 2, 3 or 4, got {order!r}")
     ref, lo, hi, c = _pieces(ref, lo, hi, c)
-    bound = _per_row(bound, len(ref))
+    bound = per_row(bound, len(ref))
     if not np.all(bound > 0.0):
         raise ValueError("bound: expected positive numbers")
     span = np.stack([lo, hi, bound], axis=1)
@@ -419,7 +419,7 @@ def lift(
     return Lifted(source, begin, low, high, rows[:, 3:].copy(), err, status)
 
 
-def absolute(ref: Ints, lo: Array, hi: Array, c: Array) -> Absolute:
+def absolute(ref: Ints, lo: Array, hi: Array, c: Array) -> AbsoluteLift:
     """Absolute values, exact: each piece is cut where it crosses zero, and negated where it is negative.
 
     >>> made = absolute(np.array([0]), np.array([0.0]), np.array([3.0]), np.array([[-1.0, 1.0]]))
@@ -433,7 +433,7 @@ def absolute(ref: Ints, lo: Array, hi: Array, c: Array) -> Absolute:
     span, out = np.empty((n * k, 3)), np.empty((n * k, k))
     m = _absolute(lo, hi, c, status, source, span, out)
     source = source[:m].copy()
-    return Absolute(source, ref[source], span[:m, 0].copy(), span[:m, 1].copy(), out[:m].copy(), status)
+    return AbsoluteLift(source, ref[source], span[:m, 0].copy(), span[:m, 1].copy(), out[:m].copy(), status)
 
 
 def _basis(order: int) -> Array:
@@ -464,8 +464,8 @@ def _code(function: str | int) -> int:
 
 
 def _pieces(ref: Ints, lo: Array, hi: Array, c: Array) -> tuple[Ints, Array, Array, Array]:
-    c = _batch(c)
+    c = as_batch(c)
     ref = np.ascontiguousarray(ref, dtype=np.int64)
     if ref.shape != (len(c),):
         raise ValueError(f"ref: expected one per polynomial ({len(c)}), got shape {ref.shape}")
-    return ref, _per_row(lo, len(c)), _per_row(hi, len(c)), c
+    return ref, per_row(lo, len(c)), per_row(hi, len(c)), c

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, OUT1, OUT_INT1, device, kernel, step
 from pulse.kernels.double_double import dd_add_float, dd_multiply_float, two_product
-from pulse.kernels.polynomial.arithmetic import _batch, _per_row, horner, magnitude, shift_row_exact
+from pulse.kernels.polynomial.arithmetic import as_batch, horner, magnitude, per_row, shift_row_exact
 from pulse.kernels.status import EMPTY_RANGE, NOT_FINITE, OK, ZERO_POLYNOMIAL
 
 Array = npt.NDArray[np.float64]
@@ -491,10 +491,10 @@ def real_roots(c: Array, lo: Array | float, hi: Array | float, noise: Array | fl
     >>> real_roots(np.array([[-2.0, 0.0, 1.0], [0.25, -1.0, 1.0]]), 0.0, 2.0)
     Roots(offsets=array([0, 1, 2]), roots=array([1.41421356, 0.5       ]), status=array([0, 0]))
     """
-    c = _batch(c)
+    c = as_batch(c)
     n, k = c.shape
     flat = np.empty(n * (k - 1) + 1)
     offsets = np.empty(n + 1, dtype=np.int64)
     status = np.empty(n, dtype=np.int64)
-    _real_roots(c, _per_row(lo, n), _per_row(hi, n), _per_row(noise, n), flat, offsets, status)
+    _real_roots(c, per_row(lo, n), per_row(hi, n), per_row(noise, n), flat, offsets, status)
     return Roots(offsets, flat[: offsets[-1]].copy(), status)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import FLOAT, IN1, IN2, OUT_BYTE1, kernel, step
-from pulse.kernels.polynomial.arithmetic import _batch, _per_row, horner, magnitude, subtract
+from pulse.kernels.polynomial.arithmetic import as_batch, horner, magnitude, per_row, subtract
 from pulse.kernels.polynomial.extrema import extrema_row, extrema_work
 
 Array = npt.NDArray[np.float64]
@@ -126,11 +126,11 @@ def bands_of_distance(dx: Array, dy: Array, lo: Array, hi: Array, err: Array, sq
     >>> bands_of_distance(np.array([[-3.0, 1.0]]), np.array([[4.0]]), 0.0, 1.0, 0.5, 9.0).tolist()
     [3]
     """
-    dx, dy = _batch(dx), _batch(dy)
+    dx, dy = as_batch(dx), as_batch(dy)
     n = len(dx)
     out = np.full(n, MIXED, np.uint8)
     if dx.shape[1] <= 2 and dy.shape[1] <= 2 and len(dy) == n:
-        _bands_of_distance(dx, dy, _per_row(lo, n), _per_row(hi, n), _per_row(err, n), float(square), out)
+        _bands_of_distance(dx, dy, per_row(lo, n), per_row(hi, n), per_row(err, n), float(square), out)
     return out
 
 
@@ -140,9 +140,9 @@ def bands_about(c: Array, lo: Array, hi: Array, err: Array, level: float) -> Byt
     >>> bands_about(np.array([[5.0, 0.4], [5.0, -1.0], [5.0, -1.0]]), 0.0, np.array([1.0, 1.0, 9.0]), 2.0, 3.5).tolist()
     [2, 2, 4]
     """
-    c = _batch(c)
+    c = as_batch(c)
     n, k = c.shape
-    lo, hi, err = _per_row(lo, n), _per_row(hi, n), _per_row(err, n)
+    lo, hi, err = per_row(lo, n), per_row(hi, n), per_row(err, n)
     out = np.empty(n, np.uint8)
     if k <= 2:
         _bands_of_lines(c, lo, hi, err, float(level), out)
@@ -161,8 +161,8 @@ def bands_between(a: Array, b: Array, lo: Array, hi: Array, err: Array) -> Bytes
     """
     c = subtract(a, b)
     n = len(c)
-    lo, hi, err = _per_row(lo, n), _per_row(hi, n), _per_row(err, n)
-    scale = _magnitudes(_batch(a), lo, hi) + _magnitudes(_batch(b), lo, hi)
+    lo, hi, err = per_row(lo, n), per_row(hi, n), per_row(err, n)
+    scale = _magnitudes(as_batch(a), lo, hi) + _magnitudes(as_batch(b), lo, hi)
     out = np.empty(n, np.uint8)
     _bands(c, lo, hi, err, scale, out)
     return out

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulse.kernels._jit import IN1, IN2, INT, OUT2, OUT_BYTE1, OUT_INT1, device, inlined, kernel
-from pulse.kernels.polynomial.arithmetic import _batch, _per_row
+from pulse.kernels.polynomial.arithmetic import as_batch, per_row
 from pulse.kernels.polynomial.interval_sets import IntervalSets, append, trim
 from pulse.kernels.polynomial.roots import root_work, roots_row, value_row
 from pulse.kernels.status import OK, ZERO_POLYNOMIAL
@@ -104,12 +104,12 @@ def sign_ranges(
     """
     if relation not in RELATIONS.values():
         raise ValueError(f"relation: expected one of {RELATIONS}, got {relation!r}")
-    c = _batch(c)
+    c = as_batch(c)
     n, k = c.shape
     offsets = np.empty(n + 1, dtype=np.int64)
     status = np.empty(n, dtype=np.int64)
     bounds, ends = np.empty((n * k, 2)), np.empty(n * k, dtype=np.uint8)
     _sign_ranges(
-        c, _per_row(lo, n), _per_row(hi, n), relation, _per_row(noise, n), offsets, bounds, ends, status
+        c, per_row(lo, n), per_row(hi, n), relation, per_row(noise, n), offsets, bounds, ends, status
     )
     return trim(offsets, bounds, ends), status

@@ -1,9 +1,9 @@
 """Tuples that keep to the models of their keys, one after the other (semantics 6.2): nearly all that validation sees.
 
-:func:`keep_on` goes over tuples in order of arrival for as long as each comes after its key's newest, before its key's model
-expires, without a change of what is watched, and within the tolerance, at its own instant and since the newest tuple; it takes
-note of each in the key's state (:mod:`pulse.kernels.validate.key_state`). A model that is about to expire counts as expired here,
-so that it is extended in time. It stops at the first that does anything else, and leaves that to
+:func:`consume_valid` goes over tuples in order of arrival for as long as each comes after its key's newest, before its key's
+model expires, without a change of what is watched, and within the tolerance, at its own instant and since the newest tuple; it
+takes note of each in the key's state (:mod:`pulse.kernels.validate.key_state`). A model that is about to expire counts as expired
+here, so that it is extended in time. It stops at the first that does anything else, and leaves that to
 :mod:`pulse.kernels.validate.validate`, which says what all this means.
 
 Of one or two attributes with models of one or two coefficients the numbers of both are written into the code, so that nothing
@@ -132,7 +132,7 @@ def _finite_from(v, row, i):
 
 @step
 def _one_or_two(data, state, who, start, early, size):
-    """As :func:`keep_on`, for one or two attributes, to neither of which a line is fitted."""
+    """As :func:`consume_valid`, for one or two attributes, to neither of which a line is fitted."""
     t, v, rules, bounds = data
     whole, real = state
     n, _ = size
@@ -164,7 +164,7 @@ def _one_or_two(data, state, who, start, early, size):
 
 @step
 def _any_number(data, state, who, start, early, size, keep, off):
-    """As :func:`keep_on`, for any number of attributes; ``off[n]`` is room for what the model misses."""
+    """As :func:`consume_valid`, for any number of attributes; ``off[n]`` is room for what the model misses."""
     t, v, rules, bounds = data
     whole, real = state
     n, k = size
@@ -192,7 +192,7 @@ def _any_number(data, state, who, start, early, size, keep, off):
 
 
 @step
-def keep_on(data, state, who, start, early, k, keep, off):
+def consume_valid(data, state, who, start, early, k, keep, off):
     """The first tuple from ``start`` on that does not merely keep to its key's model; those before it are taken note of.
 
     ``data`` is ``(t, v, rules, bounds)``, ``state`` ``(whole, real)``; ``early``: how many microseconds before its end a model is

@@ -5,7 +5,7 @@ microseconds::
 
     REF  EXPIRY  LAST  STARTED  CHANGE      LAST: the newest tuple (NO_TIME: none); CHANGE: a code of the unmodelled attributes
 
-``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`Layout`)::
+``real[G, W]`` holds per attribute, for ``A`` attributes and models of ``K`` coefficients (:class:`StateLayout`)::
 
     c (A*K)  err  last  residual  bound  own  squares  y0  y1 (A each)  s0  s1  s2  span  seen
 
@@ -32,7 +32,7 @@ ERR, SEEN, RESIDUAL, BOUND, OWN, SQUARES, Y0, Y1 = range(8)  # blocks of A behin
 PER_ATTRIBUTE, MOMENTS = 8, 5
 
 
-class Layout(NamedTuple):
+class StateLayout(NamedTuple):
     """Where a row of ``real`` holds what, for ``attributes`` with models of ``width`` coefficients."""
 
     attributes: int
@@ -93,10 +93,10 @@ class Layout(NamedTuple):
         return self.size - 1
 
 
-def fresh(groups: int, layout: Layout) -> tuple[IntArray, FloatArray]:
+def fresh(groups: int, layout: StateLayout) -> tuple[IntArray, FloatArray]:
     """``(whole, real)`` of keys that nothing is known of.
 
-    >>> whole, real = fresh(2, Layout(1, 1))
+    >>> whole, real = fresh(2, StateLayout(1, 1))
     >>> whole.shape, real.shape
     ((2, 5), (2, 14))
     """

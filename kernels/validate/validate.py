@@ -35,7 +35,7 @@ from pulse.kernels._jit import IN2, IN_INT1, IN_INT2, INT, OUT2, OUT_INT2, kerne
 from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES, STEP
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.validate.fading_line import broken, forget, line, remember
-from pulse.kernels.validate.fast_path import FADE, keep_on, least, model_at, sag, tolerance
+from pulse.kernels.validate.fast_path import FADE, consume_valid, least, model_at, sag, tolerance
 from pulse.kernels.validate.key_state import (
     BOUND,
     CHANGE,
@@ -49,7 +49,7 @@ from pulse.kernels.validate.key_state import (
     SEEN,
     SQUARES,
     STARTED,
-    Layout,
+    StateLayout,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -252,7 +252,9 @@ def _validate(t, v, who, rules, bounds, horizon, gap, whole, real, events, piece
     off = np.empty(n)
     i = -1
     while True:
-        i = keep_on(data, state, who, i + 1, early, k, keep, off)  # most tuples, and the short way for them
+        i = consume_valid(
+            data, state, who, i + 1, early, k, keep, off
+        )  # most tuples, and the short way for them
         if i == t.shape[0]:
             return m
         g, now = who[0, i], t[i]
@@ -325,12 +327,12 @@ def validate(
     >>> from pulse.kernels.validate.key_state import fresh
     >>> rules, bounds = np.array([[STEP, 0, 0]]), np.array([[0.0, 0.5]])
     >>> t, v, who = np.array([0, 1, 2, 3]), np.array([[7.0, 7.25, 9.0, 9.0]]), np.zeros((1, 4), np.int64)
-    >>> found = validate(t, v, who, rules, bounds, 10, fresh(1, Layout(1, 1)))
+    >>> found = validate(t, v, who, rules, bounds, 10, fresh(1, StateLayout(1, 1)))
     >>> found.event[:, [ROW, KIND]].tolist(), found.c[:, 0, 0].tolist()
     ([[0, 1], [2, 3]], [7.0, 9.0])
     """
     n, (attributes, columns) = len(t), rules.shape
-    layout = Layout(attributes, columns - COLUMNS)
+    layout = StateLayout(attributes, columns - COLUMNS)
     whole, real = state
     if v.ndim != 2 or v.shape[1] != n or v.shape[0] < attributes or who.ndim != 2 or who.shape[1] != n:
         raise ValueError(

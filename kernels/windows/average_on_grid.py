@@ -357,7 +357,7 @@ class Family(NamedTuple):
     certainty: Bytes
 
 
-class Windows(NamedTuple):
+class GridWindows(NamedTuple):
     """Stretch ``s`` of group ``group[s]`` has the windows ``offsets[s]:offsets[s + 1]``.
 
     They close at ``first[s] + i * advance``. ``certainty`` is the smallest code of the pieces that a window touches.
@@ -379,7 +379,7 @@ def window_averages_every(
     sizes_us: Sequence[int],
     advance_us: int,
     total: bool = False,
-) -> list[Windows]:
+) -> list[GridWindows]:
     """Averages over ``[t - size, t)``, or with ``total`` integrals, of each size at all ``t`` that are multiples of ``advance``.
 
     ``table`` is ``(ref, lo, hi, c)``, ``bounds`` are ``(err, drift, certainty)``: ``drift`` is infinite where unknown; without
@@ -392,14 +392,14 @@ def window_averages_every(
     >>> found.first, found.values, found.err.round(12)
     (array([2000000]), array([2., 4., 6., 8.]), array([0.5, 0.5, 0.5, 0.5]))
     """
-    found: dict[int, Windows] = {}
+    found: dict[int, GridWindows] = {}
     for one in window_families_every(
         table, offsets, bounds, sizes_us=sizes_us, advance_us=advance_us, total=total
     ):
         n = one.offsets[-1]
         for i, size in enumerate(one.sizes):
             samples = one.values[i, :n], one.err[i, :n], one.certainty[i, :n]
-            found[size] = Windows(one.group, one.first, one.offsets, *samples)
+            found[size] = GridWindows(one.group, one.first, one.offsets, *samples)
     return [found[size] for size in sizes_us]
 
 
@@ -456,7 +456,7 @@ def all_finite(family: Family) -> bool:
     return bool((np.abs(family.values[:, family.offsets[1:] - 1]) <= LARGEST).all())
 
 
-def first_not_finite(windows: Windows) -> int:
+def first_not_finite(windows: GridWindows) -> int:
     """The first sample whose value is not finite, or -1."""
     ends = windows.offsets[1:] - 1
     suspect = np.flatnonzero(~(np.abs(windows.values[ends]) <= LARGEST))

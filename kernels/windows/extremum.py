@@ -56,7 +56,7 @@ _CLEAR = (
 )  # of a line's magnitude: far more than its value and a step's differ by for rounding
 
 
-class Sliding(NamedTuple):
+class SlidingPieces(NamedTuple):
     """M as pieces in the closing time; ``source`` is the input piece that holds the extremum.
 
     Group ``g`` has the pieces ``offsets[g]:offsets[g + 1]``.
@@ -393,7 +393,7 @@ def sliding_extremum(
     size_us: int,
     *,
     upper: bool = False,
-) -> Sliding:
+) -> SlidingPieces:
     """Infimum (or with ``upper`` supremum) over ``[t - size_us, t)`` as a piecewise polynomial of the closing time ``t``.
 
     Group ``g`` consists of the pieces ``offsets[g]:offsets[g + 1]``, sorted in time and not overlapping. There is no
@@ -425,7 +425,7 @@ def sliding_extremum(
     spans = np.stack((ends - counts, ends), axis=1)
     found = merge_runs((part_ref, part_c), runs, spans, np.arange(0, len(spans) + 1, 3), upper)
     at = found.source
-    return Sliding(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
+    return SlidingPieces(found.offsets, part_ref[at], found.lo, found.hi, part_c[at], origin[at])
 
 
 def sliding_extremum_at(

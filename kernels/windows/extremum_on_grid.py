@@ -40,7 +40,7 @@ from pulse.kernels.buffer_pool import recycled
 from pulse.kernels.instants import GRAIN, MICROSECONDS, meets
 from pulse.kernels.polynomial.arithmetic import horner
 from pulse.kernels.polynomial.extrema import critical_points_row, extrema_work
-from pulse.kernels.windows.average_on_grid import Windows, cuts_of_groups, follows
+from pulse.kernels.windows.average_on_grid import GridWindows, cuts_of_groups, follows
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -361,7 +361,7 @@ def window_extremum_every(
     size_us: int,
     advance_us: int,
     upper: bool = False,
-) -> Windows:
+) -> GridWindows:
     """Infimum, or with ``upper`` supremum, over ``[t - size, t)`` at all ``t`` that are multiples of ``advance``.
 
     ``table`` is ``(ref, lo, hi, c)``. The bound of a window is the largest, and its certainty the smallest, of the pieces and
@@ -398,7 +398,7 @@ def window_extremum_every(
         raise ValueError("ref, lo, hi: expected pieces in the order of time, and none within another")
     group, first, starts = stretches
     values, widths, found = out
-    return Windows(
+    return GridWindows(
         group[:m].copy(),
         first[:m].copy(),
         starts[: m + 1].copy(),

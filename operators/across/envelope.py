@@ -31,7 +31,7 @@ from pulse.core.instants import tolerances
 from pulse.kernels.instants import MICROSECONDS
 from pulse.kernels.pieces.align import Cells, align, coefficients_at
 from pulse.kernels.pieces.envelope import NOISE, envelope
-from pulse.kernels.pieces.envelope import Envelope as Pieces
+from pulse.kernels.pieces.envelope import EnvelopePieces as Pieces
 from pulse.kernels.polynomial.arithmetic import subtract, taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import magnitudes

@@ -16,7 +16,7 @@ ENDLESS = 1e10
 """Seconds: segments as long as that have no end."""
 
 
-def settled(held: Relation, updates: Relation, *, voids: bool = False) -> tuple[Relation, BoolArray]:
+def apply_updates(held: Relation, updates: Relation, *, voids: bool = False) -> tuple[Relation, BoolArray]:
     """The stream at rest after the updates, and which of its keys they are of.
 
     An update that is :data:`ABSENT` ends what was there. It is kept itself only where ``voids`` are asked for: it tells from when
@@ -43,10 +43,10 @@ def in_other(relation: Relation, other: Relation) -> BoolArray:
     """Which groups of a relation have a key that the other has."""
     if not relation.keys:
         return np.full(relation.groups, other.groups > 0)
-    return listed(relation.keys, other.keys)
+    return keys_in(relation.keys, other.keys)
 
 
-def listed(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> BoolArray:
+def keys_in(keys: tuple[pa.Array, ...], among: tuple[pa.Array, ...]) -> BoolArray:
     """Which keys are among others; a stream without key columns has one key."""
     if not keys:
         return np.ones(1, bool)

@@ -1,4 +1,4 @@
-"""What lies above windows as steps of a program: for all variants of a sweep in one pass (:mod:`pulse.kernels.samples.vector_program`).
+"""Compile what lies above windows to steps of a vector program, for all variants of a sweep in one pass.
 
 Joins, projections and filters of samples with one set of places become numbers and codes of a program; only sums, differences,
 products, quotients by constants, powers and ``abs`` of modelled attributes, and comparisons of them. Whatever else there is, and
@@ -55,7 +55,7 @@ class NoProgramError(ValueError):
 
 
 @dataclass(frozen=True)
-class Arc:
+class ProgramArc:
     """Samples on an arc: each modelled attribute as an expression over the program's columns ``#0, #1, …``, and the code that
     tells how surely they are there. ``keys`` names key columns by their places among those of the input; a text that a query
     gives is none of them, and has -1."""
@@ -79,11 +79,13 @@ class Program:
 
     # -- arcs -----------------------------------------------------------------------------------------------
 
-    def column(self, row: int, name: str, keys: Sequence[str]) -> Arc:
+    def column(self, row: int, name: str, keys: Sequence[str]) -> ProgramArc:
         """The samples of a column, under its name."""
-        return Arc({name: Column(f"#{row}")}, row, {key: place for place, key in enumerate(keys)})
+        return ProgramArc({name: Column(f"#{row}")}, row, {key: place for place, key in enumerate(keys)})
 
-    def project(self, arc: Arc, outputs: Sequence[tuple[str, Expression]], columns: Columns) -> Arc:
+    def project(
+        self, arc: ProgramArc, outputs: Sequence[tuple[str, Expression]], columns: Columns
+    ) -> ProgramArc:
         """As :func:`pulse.operators.relational.on_samples.project_samples`."""
         if columns.unmodelled:
             raise NoProgramError("unmodelled attributes")
@@ -95,25 +97,30 @@ class Program:
         for name in columns.key_names:
             expression = expressions.get(name, Column(name))
             keys[name] = arc.keys[expression.name] if isinstance(expression, Column) else -1
-        return Arc(numbers, arc.code, keys)
+        return ProgramArc(numbers, arc.code, keys)
 
-    def filter(self, arc: Arc, predicate: Expression) -> Arc:
-        """As :func:`pulse.operators.relational.on_samples.filter_samples`, but what is only possible stays: a summary asks for more."""
-        return Arc(arc.numbers, self._predicate(arc, predicate, negate=False), arc.keys)
+    def filter(self, arc: ProgramArc, predicate: Expression) -> ProgramArc:
+        """Filter as :func:`~pulse.operators.relational.on_samples.filter_samples`, but keep what is only possible, for summaries."""
+        return ProgramArc(arc.numbers, self._predicate(arc, predicate, negate=False), arc.keys)
 
     def join(
-        self, left: Arc, right: Arc, equal: Sequence[tuple[str, str]], columns: Columns, keys: int
-    ) -> Arc:
-        """As :func:`pulse.operators.relational.sample_join.join_samples`, of samples of the same places: where all ``keys`` of the input,
+        self,
+        left: ProgramArc,
+        right: ProgramArc,
+        equal: Sequence[tuple[str, str]],
+        columns: Columns,
+        keys: int,
+    ) -> ProgramArc:
+        """Join as :func:`~pulse.operators.relational.sample_join.join_samples`, of samples of the same places: all ``keys`` of the input,
         as many as that, are equal."""
         paired = [(left.keys[a], right.keys[b]) for a, b in equal]
         if any(a != b for a, b in paired) or {a for a, _ in paired} != set(range(keys)):
             raise NoProgramError("a join of different keys")
         numbers = dict(zip(columns.modelled, (*left.numbers.values(), *right.numbers.values()), strict=True))
         named = dict(zip(columns.key_names, (*left.keys.values(), *right.keys.values()), strict=True))
-        return Arc(numbers, self._combined(vector_program.LOWER, left.code, right.code), named)
+        return ProgramArc(numbers, self._combined(vector_program.LOWER, left.code, right.code), named)
 
-    def summary(self, arc: Arc, attributes: Sequence[str]) -> None:
+    def summary(self, arc: ProgramArc, attributes: Sequence[str]) -> None:
         """Tell of the samples that hold, and of these attributes."""
         self._step(vector_program.COUNT, 0, arc.code)
         for place, name in enumerate(attributes):
@@ -121,7 +128,7 @@ class Program:
 
     # -- codes ----------------------------------------------------------------------------------------------
 
-    def _predicate(self, arc: Arc, predicate: Expression, *, negate: bool) -> int:
+    def _predicate(self, arc: ProgramArc, predicate: Expression, *, negate: bool) -> int:
         match predicate:
             case Not(operand):
                 return self._predicate(arc, operand, negate=not negate)
@@ -139,7 +146,7 @@ class Program:
                 return arc.code if value is not negate else self._step(vector_program.NEVER, self._new_code())
         raise NoProgramError(f"{predicate}")
 
-    def _comparison(self, arc: Arc, relation: str, left: Expression, right: Expression) -> int:
+    def _comparison(self, arc: ProgramArc, relation: str, left: Expression, right: Expression) -> int:
         if isinstance(left, Constant):
             left, right, relation = right, left, FLIPPED[relation]
         if not columns_of(left) | columns_of(right):
@@ -246,7 +253,7 @@ def together(programs: Sequence[Program], outputs: int) -> Programs:
     )
 
 
-def _within(arc: Arc, expression: Expression) -> Expression:
+def _within(arc: ProgramArc, expression: Expression) -> Expression:
     """An expression over the columns of the program."""
     missing = columns_of(expression) - arc.numbers.keys()
     if missing:

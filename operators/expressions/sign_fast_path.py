@@ -45,7 +45,7 @@ _CODES = {
 _OF_BANDS = {relation: np.array(codes, np.uint8) for relation, codes in _CODES.items()}
 
 
-def decided(relation: Relation, predicate: Expression) -> CertaintyArray | None:
+def classify(relation: Relation, predicate: Expression) -> CertaintyArray | None:
     """Per row how surely the predicate, which has no NOT, holds on all of it, or UNDECIDED; None if all are.
 
     Without regard to the certainty of the row itself.
@@ -56,7 +56,7 @@ def decided(relation: Relation, predicate: Expression) -> CertaintyArray | None:
         case Constant(bool() as value):
             return np.full(len(relation), CERTAIN if value else ABSENT, np.uint8)
         case And(operands) | Or(operands):
-            parts = [decided(relation, one) for one in operands]
+            parts = [classify(relation, one) for one in operands]
             if all(part is None for part in parts):
                 return None
             join = _both if isinstance(predicate, And) else _either
@@ -69,7 +69,7 @@ def decided(relation: Relation, predicate: Expression) -> CertaintyArray | None:
 
 def possible_rows(relation: Relation, predicate: Expression) -> Relation:
     """Without the rows on which the predicate holds nowhere and for no truth, if there are enough of them to be worth a copy."""
-    codes = decided(relation, positive(predicate))
+    codes = classify(relation, positive(predicate))
     if codes is None:
         return relation
     rows = np.flatnonzero(codes != ABSENT)

@@ -30,7 +30,7 @@ class Miss:
 
 
 @dataclass(frozen=True)
-class Within:
+class BoundCheck:
     """``errors`` are pairs of attribute (None: every modelled one) and bound."""
 
     errors: tuple[tuple[str | None, ErrorBound], ...]

@@ -23,7 +23,7 @@ from pulse.kernels.pieces.align import Cells, Pieces, align, align_pair
 from pulse.operators.data.relation import Relation
 
 
-class Function(NamedTuple):
+class PatchFunction(NamedTuple):
     """A piecewise polynomial for each group: pieces ``offsets[g]:offsets[g + 1]``."""
 
     offsets: IntArray
@@ -95,7 +95,7 @@ def _with_drift(relation: Relation, argument: str) -> Relation:
     )
 
 
-def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill: FloatArray) -> Function:
+def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill: FloatArray) -> PatchFunction:
     """The cells' polynomials, and the constant ``fill[g]`` in all other time of ``[around[0][g], around[1][g])`` (microseconds).
 
     Every group has a cell, and its time reaches beyond them.
@@ -119,10 +119,10 @@ def filled(cells: Cells, c: FloatArray, around: tuple[IntArray, IntArray], fill:
     of = np.concatenate([group, np.arange(n), np.arange(n), group[holes]])
     order = np.lexsort((place, of))
     offsets = np.searchsorted(of[order], np.arange(n + 1))
-    return Function(offsets, ref[order], lo[order], hi[order], made[order])
+    return PatchFunction(offsets, ref[order], lo[order], hi[order], made[order])
 
 
-def common(results: Relation, function: Function) -> Cells:
+def common(results: Relation, function: PatchFunction) -> Cells:
     """The cells in which a group's results and its function are both defined."""
     return align_pair(
         Pieces(results.ref, results.lo, results.hi),

@@ -22,7 +22,7 @@ from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.windows.extremum import sliding_extremum
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Function, compared, filled, recut
+from pulse.operators.patch.base import PatchFunction, compared, filled, recut
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class PatchExtremum:
 
     def _news(
         self, old: Relation, new: Relation, results: Relation, around: tuple[IntArray, IntArray]
-    ) -> Function:
+    ) -> PatchFunction:
         """The new values, and a value that beats nothing in all other time around."""
         cells = compared(old, new, self.argument, bounds=False).cells
         lowest = np.minimum(

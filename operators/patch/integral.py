@@ -24,7 +24,7 @@ from pulse.kernels.pieces.align import coefficients_at
 from pulse.kernels.polynomial.arithmetic import add, subtract
 from pulse.kernels.windows.integral import window_integral
 from pulse.operators.data.relation import Relation
-from pulse.operators.patch.base import Function, common, compared, filled, recut
+from pulse.operators.patch.base import PatchFunction, common, compared, filled, recut
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PatchIntegral:
         )
         if self.function == "avg":
             c = c / (self.size / 1e6)
-        change = Function(offsets, ref, lo, hi, c)
+        change = PatchFunction(offsets, ref, lo, hi, c)
         both = common(results, change)
         value = add(
             coefficients_at(both, 0, results.ref, results.models[self.output]),
@@ -63,7 +63,7 @@ class PatchIntegral:
 
     def _changed(
         self, old: Relation, new: Relation, around: tuple[IntArray, IntArray]
-    ) -> tuple[Function, FloatArray]:
+    ) -> tuple[PatchFunction, FloatArray]:
         """``new - old``, zero in all other time around; and per group what the bound of a result grows by."""
         old, new = old.ranges_only(), new.ranges_only()
         found = compared(old, new, self.argument, bounds=True)

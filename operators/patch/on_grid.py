@@ -16,7 +16,7 @@ from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.certainty import CERTAIN
 from pulse.core.instants import split
 from pulse.kernels.pieces.range_lookup import locate
-from pulse.kernels.windows.average_on_grid import Windows, window_averages_every
+from pulse.kernels.windows.average_on_grid import GridWindows, window_averages_every
 from pulse.kernels.windows.extremum_on_grid import window_extremum_every
 from pulse.operators.data.relation import Relation
 from pulse.operators.patch.extremum import PatchExtremum
@@ -106,7 +106,7 @@ def _closings(results: Relation) -> IntArray:
     return found
 
 
-def _places(found: Windows, results: Relation, every: int) -> IntArray:
+def _places(found: GridWindows, results: Relation, every: int) -> IntArray:
     """Where the windows of results are among all that close around them; the time around a group has no hole."""
     stretch = np.searchsorted(found.group, results.group)
     places: IntArray = found.offsets[stretch] + (_closings(results) - found.first[stretch]) // every

@@ -21,7 +21,7 @@ from pulse.kernels.polynomial.arithmetic import evaluate
 from pulse.kernels.windows.tuple_window import MAX, SUM, aggregate_spans, window_pieces
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
-from pulse.operators.patch.base import Function, common, filled, recut
+from pulse.operators.patch.base import PatchFunction, common, filled, recut
 
 Count = Callable[[IntArray, IntArray], IntArray]
 """How many tuples of a group (first argument) the window that closes at an instant (second) holds, for each pair."""
@@ -79,7 +79,7 @@ class PatchPoints:
         if not self._sums:  # a value that beats nothing
             low = self._weakest(results)
             fill = self._sign * (low - np.maximum(np.abs(low), 1.0))
-        change: Function = filled(windows, values[:, None], around, fill)
+        change: PatchFunction = filled(windows, values[:, None], around, fill)
         both = common(results, change)
         was = coefficients_at(both, 0, results.ref, results.models[self.output])
         by = coefficients_at(both, 1, change.ref, change.c)

@@ -23,12 +23,12 @@ from pulse.kernels.polynomial.arithmetic import taylor_shift
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected
-from pulse.operators.refit.segment_index import Held, Pairs
-from pulse.operators.refit.truth_diff import Cells, Pieces
+from pulse.operators.refit.segment_index import Pairs, SegmentIndex
+from pulse.operators.refit.truth_diff import TruthCells, TruthPieces
 
 
 def patch(
-    held: Held, pairs: Pairs, cells: Cells, new: Pieces, corrected: Corrected, spec: FitSpec
+    held: SegmentIndex, pairs: Pairs, cells: TruthCells, new: TruthPieces, corrected: Corrected, spec: FitSpec
 ) -> tuple[SegmentBatch, int]:
     """The pairs' common ranges as patched segments, and how many of them may miss an asked bound.
 
@@ -142,7 +142,7 @@ def _least(y: FloatArray) -> FloatArray:
     return least
 
 
-def absorbs(held: Held, pairs: Pairs, cells: Cells, spec: FitSpec) -> BoolArray:
+def absorbs(held: SegmentIndex, pairs: Pairs, cells: TruthCells, spec: FitSpec) -> BoolArray:
     """Per pair, whether the new truth lies within the segment's certified bounds on all of their common range."""
     old, cell = held.ranges.take(pairs.segment), cells.take(pairs.stretch)
     begin = (cell.begin - old.ref) / MICROSECONDS

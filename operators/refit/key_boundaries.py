@@ -22,12 +22,12 @@ from pulse.operators.fit.key_boundaries import LAST, LAST_APART
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.fit.stitch import PART
 from pulse.operators.refit.apply_revisions import Corrected
-from pulse.operators.refit.ranges import FittedStretches
-from pulse.operators.refit.segment_index import Held, key_codes
+from pulse.operators.refit.ranges import FittedRanges
+from pulse.operators.refit.segment_index import SegmentIndex, key_codes
 from pulse.operators.refit.truth_diff import among
 
 
-class Standing(NamedTuple):
+class IntegralCarry(NamedTuple):
     """How integrals stand where fits ended: key, instant, difference and weight ``[n, A]``."""
 
     key: IntArray
@@ -36,13 +36,13 @@ class Standing(NamedTuple):
     weight: FloatArray
 
     @classmethod
-    def nowhere(cls, attributes: int) -> Standing:
+    def nowhere(cls, attributes: int) -> IntegralCarry:
         """No fit."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(nothing, nothing, np.zeros((0, attributes)), np.zeros((0, attributes)))
 
     @classmethod
-    def of(cls, fitted: FittedStretches, key: IntArray) -> Standing:
+    def of(cls, fitted: FittedRanges, key: IntArray) -> IntegralCarry:
         """At the end of every stretch; ``key`` by stretch. Stretches stand in order, and so do their segments."""
         segments, of = fitted.segments, fitted.stretch
         last = np.append(of[1:] != of[:-1], True)[: len(of)]
@@ -52,9 +52,9 @@ class Standing(NamedTuple):
         np.add.at(total, of, weight)
         return cls(key[of[last]], time[last], fitted.delta[last], total[of[last]])
 
-    def and_(self, other: Standing) -> Standing:
+    def and_(self, other: IntegralCarry) -> IntegralCarry:
         """Both."""
-        return Standing(*(np.concatenate([a, b]) for a, b in zip(self, other, strict=True)))
+        return IntegralCarry(*(np.concatenate([a, b]) for a, b in zip(self, other, strict=True)))
 
 
 def weights(segments: SegmentBatch, name: str) -> FloatArray:
@@ -67,7 +67,13 @@ def weights(segments: SegmentBatch, name: str) -> FloatArray:
 
 
 def revised_ends(
-    ends: pa.Table, corrected: Corrected, now: Held, fits: Standing, spec: FitSpec, *, patched: bool
+    ends: pa.Table,
+    corrected: Corrected,
+    now: SegmentIndex,
+    fits: IntegralCarry,
+    spec: FitSpec,
+    *,
+    patched: bool,
 ) -> tuple[pa.Table, pa.Table]:
     """The rows of keys whose end may have changed, and the keys (their columns) that have no tuple any more.
 
@@ -122,7 +128,13 @@ def _newest(corrected: Corrected, rows: IntArray) -> IntArray:
 
 
 def _standing(
-    ends: pa.Table, row: IntArray, key: IntArray, time: IntArray, now: Held, fits: Standing, spec: FitSpec
+    ends: pa.Table,
+    row: IntArray,
+    key: IntArray,
+    time: IntArray,
+    now: SegmentIndex,
+    fits: IntegralCarry,
+    spec: FitSpec,
 ) -> tuple[FloatArray, FloatArray]:
     """Differences and weights at the keys' ends: of a fit that ended there, as told before, or by their bound."""
     attributes = len(spec.schema.modelled)
@@ -144,7 +156,7 @@ def _standing(
     return delta, weight
 
 
-def _fit_at(key: IntArray, time: IntArray, fits: Standing) -> IntArray:
+def _fit_at(key: IntArray, time: IntArray, fits: IntegralCarry) -> IntArray:
     """The fit that ended at each instant, or -1."""
     found = {one: i for i, one in enumerate(zip(fits.key.tolist(), fits.time.tolist(), strict=True))}
     return np.array(

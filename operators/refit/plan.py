@@ -18,9 +18,9 @@ from pulse.kernels.fit.truth_intervals import LINEAR
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import dense
 from pulse.operators.refit.exact_patch import absorbs
-from pulse.operators.refit.ranges import Stretches
-from pulse.operators.refit.segment_index import Held, Pairs
-from pulse.operators.refit.truth_diff import Cells, Comparison
+from pulse.operators.refit.ranges import RefitRanges
+from pulse.operators.refit.segment_index import Pairs, SegmentIndex
+from pulse.operators.refit.truth_diff import TruthCells, TruthDiff
 
 MOST_EXACT = 64  # pieces of truth appended without loss; more of them are worth a fit of the run
 
@@ -30,11 +30,11 @@ class Refits:
     """Segments withdrawn whole and stretches fitted in their place; ``moved`` per cell whether the model has to."""
 
     touched: IntArray
-    stretches: Stretches
+    stretches: RefitRanges
     moved: BoolArray
 
 
-def plan_refits(found: Comparison, held: Held, spec: FitSpec) -> Refits:
+def plan_refits(found: TruthDiff, held: SegmentIndex, spec: FitSpec) -> Refits:
     """Without bounds on drift: what is not absorbed, segments and new stretches that meet made one."""
     cells = found.cells
     pairs = held.pairs(cells.key, cells.begin, cells.end)
@@ -46,7 +46,7 @@ def plan_refits(found: Comparison, held: Held, spec: FitSpec) -> Refits:
     touched = np.unique(pairs.segment[moved[pairs.stretch]])
     fresh = np.flatnonzero(cells.is_new)
     ranges = held.ranges
-    parts = Stretches(
+    parts = RefitRanges(
         np.concatenate([held.key[touched], cells.key[fresh]]),
         np.concatenate([ranges.ref[touched], cells.begin[fresh]]),
         np.concatenate([ranges.lo[touched], np.zeros(len(fresh))]),
@@ -56,7 +56,7 @@ def plan_refits(found: Comparison, held: Held, spec: FitSpec) -> Refits:
     return Refits(touched, _joined(parts), moved)
 
 
-def _joined(parts: Stretches) -> Stretches:
+def _joined(parts: RefitRanges) -> RefitRanges:
     """By key and time, those that meet made one."""
     whole, rest = split(parts.begin_ref, parts.begin)
     order = np.lexsort((rest, whole, parts.key))
@@ -68,7 +68,7 @@ def _joined(parts: Stretches) -> Stretches:
     )
     first = np.flatnonzero(apart)
     last = np.append(first[1:], len(order))[: len(first)] - 1
-    return Stretches(s.key[first], s.begin_ref[first], s.begin[first], s.end_ref[last], s.end[last])
+    return RefitRanges(s.key[first], s.begin_ref[first], s.begin[first], s.end_ref[last], s.end[last])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Blocks:
     exact: BoolArray  # to be modelled without loss, so that integrals go on as they were
 
 
-def new_blocks(found: Comparison, held: Held) -> Blocks:
+def new_blocks(found: TruthDiff, held: SegmentIndex) -> Blocks:
     """The new stretches of a truth whose integrals are bounded."""
     cells = found.cells.take(found.cells.is_new)
     starts = found.new.starts[cells.after] & (found.new.begin[cells.after] == cells.begin)
@@ -98,7 +98,7 @@ def new_blocks(found: Comparison, held: Held) -> Blocks:
 
 
 def broken_runs(
-    found: Comparison, held: Held, blocks: Blocks, spec: FitSpec
+    found: TruthDiff, held: SegmentIndex, blocks: Blocks, spec: FitSpec
 ) -> tuple[IntArray, IntArray, BoolArray]:
     """Keys and instants of runs whose integrals no longer count from where they did, and whether only what follows is concerned.
 
@@ -133,7 +133,7 @@ def broken_runs(
     )
 
 
-def _drifts(held: Held, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
+def _drifts(held: SegmentIndex, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
     """Per range whether an integral may differ from the truth's, and whether that of a sloping truth does not at all."""
     some, exact = np.zeros(len(held.ranges), dtype=bool), np.zeros(len(held.ranges), dtype=bool)
     for a, (name, truth) in enumerate(spec.schema.modelled):
@@ -146,7 +146,7 @@ def _drifts(held: Held, spec: FitSpec) -> tuple[BoolArray, BoolArray]:
 
 
 def whole_runs(
-    key: IntArray, time: IntArray, only_after: BoolArray, held: Held, cells: Cells
+    key: IntArray, time: IntArray, only_after: BoolArray, held: SegmentIndex, cells: TruthCells
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Stretches ``(key, begin, end)``: the runs of model and new truth around these instants, or what of them comes after.
 

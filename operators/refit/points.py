@@ -8,7 +8,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.operators.fit.points import PointFitter
 from pulse.operators.refit.refit import Refit
-from pulse.operators.refit.segment_index import Held
+from pulse.operators.refit.segment_index import SegmentIndex
 from pulse.operators.refit.truth_diff import among
 
 
@@ -25,7 +25,7 @@ class RefitPoints(Refit):
         key, time = corrected.key[rows], corrected.time[rows]
         self.changed = changed
         self.moved = np.ones(len(self.found.cells.key), dtype=bool)
-        self.held = Held.of(self._segments(self._regions(key, time, time + 1).merged()), corrected)
+        self.held = SegmentIndex.of(self._segments(self._regions(key, time, time + 1).merged()), corrected)
         self.old.append(self.held.points.filter(self.held.points_at(key, time)))
         now = corrected.after[
             among(corrected.key[corrected.after], corrected.time[corrected.after], key, time)

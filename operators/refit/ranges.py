@@ -20,10 +20,10 @@ from pulse.kernels.instants import MICROSECONDS
 from pulse.operators.fit.fitter import fit_rows, models_of
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, dense
-from pulse.operators.refit.truth_diff import Pieces
+from pulse.operators.refit.truth_diff import TruthPieces
 
 
-class Stretches(NamedTuple):
+class RefitRanges(NamedTuple):
     """``[begin_ref + begin, end_ref + end)`` per key: exact microseconds and seconds from there."""
 
     key: IntArray
@@ -32,19 +32,19 @@ class Stretches(NamedTuple):
     end_ref: IntArray
     end: FloatArray
 
-    def take(self, rows: IntArray) -> Stretches:
+    def take(self, rows: IntArray) -> RefitRanges:
         """These, in this order."""
-        return Stretches(
+        return RefitRanges(
             self.key[rows], self.begin_ref[rows], self.begin[rows], self.end_ref[rows], self.end[rows]
         )
 
     @classmethod
-    def whole(cls, key: IntArray, begin: IntArray, end: IntArray) -> Stretches:
+    def whole(cls, key: IntArray, begin: IntArray, end: IntArray) -> RefitRanges:
         """Between whole microseconds."""
         return cls(key, begin, np.zeros(len(key)), end, np.zeros(len(key)))
 
 
-class FittedStretches(NamedTuple):
+class FittedRanges(NamedTuple):
     """The segments, the stretch each is of, and by how much the integrals differ at its end (model less truth)."""
 
     segments: SegmentBatch
@@ -54,8 +54,8 @@ class FittedStretches(NamedTuple):
 
 
 def fit_stretches(
-    truth: Pieces, stretches: Stretches, corrected: Corrected, spec: FitSpec, *, certified: bool
-) -> FittedStretches:
+    truth: TruthPieces, stretches: RefitRanges, corrected: Corrected, spec: FitSpec, *, certified: bool
+) -> FittedRanges:
     """Fit what is true on the stretches (by key and time, apart from each other).
 
     ``certified``: every stretch begins where integrals count from, so the drifts hold; else they are left unknown.
@@ -98,10 +98,10 @@ def fit_stretches(
         unmodelled={name: rows.column(name) for name in schema.unmodelled_names},
         at_rest=False,
     )
-    return FittedStretches(segments, of, fitted.delta[chosen], int(np.count_nonzero(fitted.missed[chosen])))
+    return FittedRanges(segments, of, fitted.delta[chosen], int(np.count_nonzero(fitted.missed[chosen])))
 
 
-def _touched(truth: Pieces, stretches: Stretches) -> tuple[IntArray, IntArray]:
+def _touched(truth: TruthPieces, stretches: RefitRanges) -> tuple[IntArray, IntArray]:
     """Per stretch the pieces ``first`` to ``stop`` that it overlaps."""
     n, m = len(stretches.key), len(truth.key)
     begin = stretches.begin_ref + np.floor(stretches.begin * MICROSECONDS).astype(np.int64)
@@ -115,7 +115,7 @@ def _touched(truth: Pieces, stretches: Stretches) -> tuple[IntArray, IntArray]:
     return first, np.maximum(np.searchsorted(begins, to, side="left"), first)
 
 
-def _names(stretches: Stretches, corrected: Corrected, key_names: tuple[str, ...]) -> Any:
+def _names(stretches: RefitRanges, corrected: Corrected, key_names: tuple[str, ...]) -> Any:
     """Keys by stretch, looked up only if an error has to name one."""
 
     class Names:

@@ -17,13 +17,13 @@ from pulse.operators.data.tuple_columns import values
 from pulse.operators.fit.spec import FitSpec
 from pulse.operators.refit.apply_revisions import Corrected, Telling, correct, dense
 from pulse.operators.refit.exact_patch import patch
-from pulse.operators.refit.key_boundaries import Standing, revised_ends
+from pulse.operators.refit.key_boundaries import IntegralCarry, revised_ends
 from pulse.operators.refit.plan import broken_runs, new_blocks, plan_refits, whole_runs
-from pulse.operators.refit.ranges import Stretches, fit_stretches
+from pulse.operators.refit.ranges import RefitRanges, fit_stretches
 from pulse.operators.refit.result import Refitted, RevisionCounts, patches, without_drift
-from pulse.operators.refit.segment_index import Held, Pairs, key_codes
+from pulse.operators.refit.segment_index import Pairs, SegmentIndex, key_codes
 from pulse.operators.refit.source import SegmentSource, TupleSource, segment_source, tuple_source
-from pulse.operators.refit.truth_diff import Comparison, among, compare, pieces
+from pulse.operators.refit.truth_diff import TruthDiff, among, compare, pieces
 from pulse.operators.units.key_ends import Drops
 from pulse.stream.revisions import Revisions
 
@@ -46,7 +46,7 @@ class Refit:
         self.old: list[SegmentBatch] = []
         self.new: list[SegmentBatch] = []
         self.missed = 0
-        self.fits = Standing.nowhere(len(spec.schema.modelled))
+        self.fits = IntegralCarry.nowhere(len(spec.schema.modelled))
         self.refitted_key = self.refitted_begin = self.refitted_end = np.zeros(0, dtype=np.int64)
 
     def run(self) -> None:
@@ -58,7 +58,7 @@ class Refit:
             # Whether a tuple begins or ends a run, and is a point, depends on what lies beyond it: one more shows that.
             self._read(Regions.concat([self.revisions.regions(), self._zones()]).merged())
         self.moved = np.ones(len(self.found.cells.key), dtype=bool)
-        self.held = Held.of(self._segments(self._zones().merged()), self.corrected)
+        self.held = SegmentIndex.of(self._segments(self._zones().merged()), self.corrected)
         if patches(self.spec):
             self._patch()
         else:
@@ -73,7 +73,7 @@ class Refit:
             told=self._told,
             drops=self._drops,
         )
-        self.found: Comparison = compare(self.corrected, self.spec)
+        self.found: TruthDiff = compare(self.corrected, self.spec)
 
     def _has_points(self) -> bool:
         return bool(len(self.found.points_old) or len(self.found.points_new))
@@ -135,12 +135,12 @@ class Refit:
             never = np.full(len(wanted), LATEST)
             whole = self._regions(wanted, np.full(len(wanted), EARLIEST), never)
             everything = Regions.concat([self._zones(), whole]).merged()
-            held = Held.of(self._segments(everything), self.corrected)
+            held = SegmentIndex.of(self._segments(everything), self.corrected)
             runs = whole_runs(key, time, only_after, held, self.found.cells)
             regions = Regions.concat([self.revisions.regions(), self._regions(runs[0], runs[1], runs[2] + 1)])
             runs_keys = self._regions(*runs)
             self._read(regions.merged())
-            self.held = Held.of(self._segments(everything), self.corrected)
+            self.held = SegmentIndex.of(self._segments(everything), self.corrected)
             code = key_codes(list(runs_keys.keys), len(runs[0]), self.corrected)
             order = np.lexsort((runs[1], code))
             runs = (code[order], runs[1][order], runs[2][order])
@@ -177,15 +177,15 @@ class Refit:
         settled = [held.ranges.filter(untouched), kept, patched]
         if len(runs[0]):
             fitted = fit_stretches(
-                self.found.new, Stretches.whole(*runs), self.corrected, spec, certified=True
+                self.found.new, RefitRanges.whole(*runs), self.corrected, spec, certified=True
             )
             self.new.append(fitted.segments)
             self.missed += fitted.missed
-            self.fits = self.fits.and_(Standing.of(fitted, runs[0]))
+            self.fits = self.fits.and_(IntegralCarry.of(fitted, runs[0]))
             settled.append(fitted.segments)
-        self._fill(runs, Held.of(SegmentBatch.concat(settled, at_rest=False), self.corrected))
+        self._fill(runs, SegmentIndex.of(SegmentBatch.concat(settled, at_rest=False), self.corrected))
 
-    def _fill(self, runs: tuple[IntArray, IntArray, IntArray], settled: Held) -> None:
+    def _fill(self, runs: tuple[IntArray, IntArray, IntArray], settled: SegmentIndex) -> None:
         """Model what is true where nothing was: anew where it stands alone, else without loss, so that integrals go on."""
         blocks = new_blocks(self.found, self.held)
         outside = ~_inside(blocks.key, blocks.begin, *runs)
@@ -193,14 +193,14 @@ class Refit:
             which = np.flatnonzero(outside & (blocks.exact == exact))
             if not len(which):
                 continue
-            stretches = Stretches.whole(blocks.key[which], blocks.begin[which], blocks.end[which])
+            stretches = RefitRanges.whole(blocks.key[which], blocks.begin[which], blocks.end[which])
             spec = _lossless(self.spec) if exact else self.spec
             fitted = fit_stretches(self.found.new, stretches, self.corrected, spec, certified=True)
             before = settled.ending_at(stretches.key, stretches.begin_ref)[fitted.stretch]
             self.new.append(_inheriting(fitted.segments, settled.ranges, before))
             self.missed += fitted.missed
             if not exact:
-                self.fits = self.fits.and_(Standing.of(fitted, stretches.key))
+                self.fits = self.fits.and_(IntegralCarry.of(fitted, stretches.key))
 
     # -- points ----------------------------------------------------------------------------------------------
 
@@ -253,9 +253,11 @@ class Refit:
     def _undrifted(self, batch: SegmentBatch) -> SegmentBatch:
         return without_drift(batch, self.spec)
 
-    def _now(self) -> Held:
+    def _now(self) -> SegmentIndex:
         """The model around what changed, as it is now."""
-        return Held.of(SegmentBatch.concat([self._untouched(), *self.new], at_rest=False), self.corrected)
+        return SegmentIndex.of(
+            SegmentBatch.concat([self._untouched(), *self.new], at_rest=False), self.corrected
+        )
 
     def _untouched(self) -> SegmentBatch:
         """The ranges at hand that stay."""
@@ -361,7 +363,7 @@ def _inside(key: IntArray, time: IntArray, keys: IntArray, begin: IntArray, end:
     return inside
 
 
-def _left_over(held: Held, pairs: Pairs) -> SegmentBatch:
+def _left_over(held: SegmentIndex, pairs: Pairs) -> SegmentBatch:
     """What is left of the segments of pairs (by segment and time) between the pairs' common ranges."""
     ranges, segment = held.ranges, pairs.segment
     first = np.append(True, segment[1:] != segment[:-1])[: len(segment)]

@@ -27,7 +27,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class SegmentIndex:
     """Segments of the keys at hand, by key and time; ``key`` their codes. Points stand apart from ranges."""
 
     ranges: SegmentBatch
@@ -36,7 +36,7 @@ class Held:
     point_key: IntArray
 
     @classmethod
-    def of(cls, segments: SegmentBatch, corrected: Corrected) -> Held:
+    def of(cls, segments: SegmentBatch, corrected: Corrected) -> SegmentIndex:
         """Those of the keys that tuples or revisions speak of."""
         code = key_codes(
             [segments.column(name) for name in segments.schema.key_names], len(segments), corrected

@@ -35,7 +35,7 @@ NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class TruthPieces:
     """The truth of some tuples: pieces by key and time, and the points that no piece carries.
 
     ``rows[n]``: where the tuples stand in the table both truths share; ``t``, ``v`` theirs. ``found`` are the intervals
@@ -66,7 +66,7 @@ class Pieces:
         return begins
 
 
-def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -> Pieces:
+def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -> TruthPieces:
     """The truth of these rows (by key and time) of the shared table; ``v[A, all]`` its values."""
     key, t = corrected.key[rows], corrected.time[rows]
     own = np.ascontiguousarray(v[:, rows])
@@ -94,7 +94,7 @@ def pieces(rows: IntArray, corrected: Corrected, v: FloatArray, spec: FitSpec) -
     # Nor is one that another point of its instant follows.
     twin = np.append((np.diff(key[point]) == 0) & (np.diff(t[point]) == 0), False)[: len(point)]
     point = point[~twin]
-    return Pieces(
+    return TruthPieces(
         rows,
         t,
         own,
@@ -116,7 +116,7 @@ def among(key: IntArray, time: IntArray, keys: IntArray, begins: IntArray) -> Bo
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class TruthCells:
     """Stretches of time of one key on which the truth changed; ``before`` and ``after`` index pieces, NONE where there is none.
 
     ``y[4, A, c]``: the old truth at begin and end, the new truth at begin and end.
@@ -143,9 +143,9 @@ class Cells:
         gone: BoolArray = self.after == NONE
         return gone
 
-    def take(self, which: Any) -> Cells:
+    def take(self, which: Any) -> TruthCells:
         """Some of them."""
-        return Cells(
+        return TruthCells(
             self.key[which],
             self.begin[which],
             self.end[which],
@@ -158,15 +158,15 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class TruthDiff:
     """Both truths, the cells that changed, and the points that went and came (tuples of each).
 
     At ``break_time`` a run begins that did not before (``opened``), or no longer does: integrals count from elsewhere after it.
     """
 
-    old: Pieces
-    new: Pieces
-    cells: Cells
+    old: TruthPieces
+    new: TruthPieces
+    cells: TruthCells
     points_old: IntArray
     points_new: IntArray
     break_key: IntArray
@@ -174,7 +174,7 @@ class Comparison:
     opened: BoolArray
 
 
-def compare(corrected: Corrected, spec: FitSpec) -> Comparison:
+def compare(corrected: Corrected, spec: FitSpec) -> TruthDiff:
     """What the revisions did to the truth of the tuples."""
     v = values(corrected.both, spec.schema)
     old = pieces(corrected.before, corrected, v, spec)
@@ -198,7 +198,7 @@ def compare(corrected: Corrected, spec: FitSpec) -> Comparison:
     starts_new = begins[1] & _at(new.starts, after)
     broken = np.flatnonzero(both & (starts_old != starts_new))
     gone, came = _points(old, new, corrected)
-    return Comparison(
+    return TruthDiff(
         old,
         new,
         cells.take(changed),
@@ -224,8 +224,8 @@ def _at(flags: BoolArray, which: IntArray) -> BoolArray:
 
 
 def _cells(
-    old: Pieces,
-    new: Pieces,
+    old: TruthPieces,
+    new: TruthPieces,
     key: IntArray,
     begin: IntArray,
     end: IntArray,
@@ -233,7 +233,7 @@ def _cells(
     after: IntArray,
     spec: FitSpec,
     corrected: Corrected,
-) -> tuple[Cells, tuple[BoolArray, BoolArray]]:
+) -> tuple[TruthCells, tuple[BoolArray, BoolArray]]:
     """All cells, and where pieces begin with them."""
     y = np.concatenate([_ends(old, before, begin, end), _ends(new, after, begin, end)])
     begins_old = (before != NONE) & (_of(old.begin, before) == begin)
@@ -249,14 +249,14 @@ def _cells(
         moves = same & (_of(corrected.change[old.opener], before) != _of(corrected.change[new.opener], after))
     must_begin = begins_new & _at(new.found.flag == FRESH, after)
     moves |= same & must_begin & ~(begins_old & _at(old.found.flag != 0, before))
-    return Cells(key, begin, end, before, after, y, moves, differs), (begins_old, begins_new)
+    return TruthCells(key, begin, end, before, after, y, moves, differs), (begins_old, begins_new)
 
 
 def _of(column: Any, which: IntArray) -> Any:
     return column[which] if len(column) else np.zeros(len(which), dtype=np.int64)
 
 
-def _ends(truth: Pieces, which: IntArray, begin: IntArray, end: IntArray) -> FloatArray:
+def _ends(truth: TruthPieces, which: IntArray, begin: IntArray, end: IntArray) -> FloatArray:
     """``[2, A, cells]``: a truth at the ends of cells."""
     attributes = len(truth.v)
     if not len(truth.key):
@@ -270,7 +270,7 @@ def _ends(truth: Pieces, which: IntArray, begin: IntArray, end: IntArray) -> Flo
     return np.where(which != NONE, np.array(out), 0.0)
 
 
-def _points(old: Pieces, new: Pieces, corrected: Corrected) -> tuple[IntArray, IntArray]:
+def _points(old: TruthPieces, new: TruthPieces, corrected: Corrected) -> tuple[IntArray, IntArray]:
     """Tuples (of each truth) that are points before but not after, and after but not before."""
     where = [old.rows[old.point], new.rows[new.point]]
     rows = np.concatenate(where)

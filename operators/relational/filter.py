@@ -27,12 +27,12 @@ from pulse.core.instants import tolerances
 from pulse.kernels.polynomial.interval_sets import IntervalSets, complement, intersect
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.on_segments import without_hidden
-from pulse.operators.expressions.sign_fast_path import UNDECIDED, decided
+from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify
 from pulse.operators.expressions.solve import Truths, positive, solve
 
 
 @dataclass(frozen=True)
-class Filter:
+class FilterOperator:
     """The times at which ``predicate`` holds; with ``possible`` also those at which it does for some truth only."""
 
     predicate: Expression
@@ -42,7 +42,7 @@ class Filter:
         """The rows cut to the solution, each part with the smaller certainty, the row's and the predicate's."""
         if self.predicate == TRUE:
             return relation
-        codes = decided(relation, positive(self.predicate))
+        codes = classify(relation, positive(self.predicate))
         if codes is not None:
             short = self._decided(relation, codes)
             if short is not None:

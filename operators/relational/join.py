@@ -52,7 +52,7 @@ _CHUNK = 1 << 18  # pairs whose keys are compared at once: a few megabytes of ke
 
 
 @dataclass(frozen=True)
-class Join:
+class JoinOperator:
     """``equal`` pairs key columns (left, right); ``columns`` are the plan node's: left's attributes, then right's, by role."""
 
     equal: tuple[tuple[str, str], ...]

@@ -23,7 +23,7 @@ from pulse.operators.expressions.on_segments import Evaluation
 
 
 @dataclass(frozen=True)
-class Project:
+class ProjectOperator:
     """``outputs`` are (name, expression); ``columns`` all that comes out, keys that no output names among it.
 
     An output that is a column keeps its role; a text constant is a key; any other expression is modelled.

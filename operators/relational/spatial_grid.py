@@ -15,7 +15,7 @@ there is one that is the *home* of the pair, which is solved where that was deal
         '---'---'---'---' ix
 
 A bucket answers for the times in it; the margin is what windows above need from before. What is solved in a place is cut to
-``[B, B + bucket)`` afterwards (:func:`within`), so that each pair and time is answered exactly once.
+``[B, B + bucket)`` afterwards (:func:`clip`), so that each pair and time is answered exactly once.
 
 1. Segments are cut in time and repeated. 2. Bounds stay, drift too: a portion's integrals start no later than its key's.
 3. to 5. It passes on bounds, revisions and accents as they are.
@@ -117,7 +117,7 @@ def portions(relation: Relation, bucket: int, margin: int) -> Portions:
     return Portions(cut, number[at], group[at])
 
 
-def within(relation: Relation, begin: int, end: int) -> Relation:
+def clip(relation: Relation, begin: int, end: int) -> Relation:
     """What of a relation lies in ``[begin, end)`` microseconds; groups without rows are left out."""
     rows = np.arange(len(relation))
     lo, hi, kept = _cut(relation, rows, np.full(len(rows), begin), np.full(len(rows), end))
@@ -125,7 +125,7 @@ def within(relation: Relation, begin: int, end: int) -> Relation:
 
 
 def within_each(relation: Relation, begin: IntArray, end: IntArray) -> Relation:
-    """As :func:`within`, with a range for each group."""
+    """As :func:`clip`, with a range for each group."""
     rows, group = np.arange(len(relation)), relation.group
     lo, hi, kept = _cut(relation, rows, begin[group], end[group])
     return relation.take(rows[kept], lo=lo[kept], hi=hi[kept]).without_empty_groups()

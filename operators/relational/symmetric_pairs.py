@@ -25,7 +25,7 @@ from pulse.operators.data.samples import Samples
 
 
 @dataclass(frozen=True)
-class Mirror:
+class MirrorOperator:
     """``swaps`` are the pairs of columns that are exchanged, of one role and type each."""
 
     swaps: tuple[tuple[str, str], ...]

@@ -23,7 +23,7 @@ from pulse.operators.errors import OverlappingInputsError
 
 
 @dataclass(frozen=True)
-class Union:
+class UnionOperator:
     """The segments of all inputs, which have the same columns."""
 
     def segments(self, relations: Sequence[Relation]) -> Relation:

@@ -150,7 +150,7 @@ class Alter:
         return replace(samples, values=values, err=err)
 
     def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
-        """The steps of every stretch by attribute, for :func:`~pulse.operators.output.sampling.to_tuples`, which then needs no copy of the
+        """Give the steps of every stretch by attribute, for :func:`~pulse.operators.output.sampling.to_tuples`: it needs no copy of the
         samples; None where descriptions speak of more than keys."""
         found: dict[str, Located] = {}
         for name, steps in self.steps.items():
@@ -209,7 +209,7 @@ def _concerns(found: Located) -> bool:
 
 
 @dataclass(frozen=True)
-class Cease:
+class Presence:
     """Rows only where all attributes exist (drop, semantics 8.2): ``steps`` by attribute, whose scale is above 1 where not."""
 
     steps: Mapping[str, Steps]

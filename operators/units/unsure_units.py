@@ -12,7 +12,7 @@ import numpy as np
 
 from pulse.core.arrays import FloatArray, IntArray
 from pulse.core.time import format_instant
-from pulse.kernels.pieces.step_maps import Parts, Restated, restate
+from pulse.kernels.pieces.step_maps import MappedParts, Restated, restate
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.kernels.rounding import GROWN, TERM
 from pulse.kernels.status import OK
@@ -58,7 +58,7 @@ def _furthest(a: FloatArray, b: FloatArray, lo: FloatArray, hi: FloatArray) -> F
     return np.where(status == OK, found, (np.abs(difference) * powers).sum(axis=1)) * GROWN
 
 
-def check_lines(relation: Relation, name: str, parts: Parts, found: Located) -> None:
+def check_lines(relation: Relation, name: str, parts: MappedParts, found: Located) -> None:
     """Refuse lines whose map changes where no hole parts them; ``parts`` are the relation's rows cut at the steps."""
     scale, shift = (
         np.append(maps, plain)[parts.step] for maps, plain in zip(found.maps, (1.0, 0.0), strict=True)

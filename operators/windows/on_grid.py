@@ -23,7 +23,7 @@ from pulse.core.columns import Columns
 from pulse.core.time import format_duration
 from pulse.kernels.windows.average_on_grid import (
     Family,
-    Windows,
+    GridWindows,
     all_finite,
     first_not_finite,
     window_averages_every,
@@ -83,7 +83,7 @@ def integrals_samples(
 def integral_families(
     relation: Relation, function: str, argument: str, sizes: Sequence[int], every: int, groups: slice
 ) -> list[Family] | None:
-    """As :func:`integrals_samples` for some of the groups, as :func:`pulse.kernels.windows.average_on_grid.window_families_every` gives
+    """As :func:`integrals_samples` for some groups, as :func:`~pulse.kernels.windows.average_on_grid.window_families_every` gives
     them; None where a value is not finite. The relation has no rows that are marked as absent (:func:`present`)."""
     begin, end = relation.offsets[groups.start], relation.offsets[groups.stop]
     rows = slice(begin, end)
@@ -124,7 +124,7 @@ def present(relation: Relation) -> Relation:
     return relation.take(np.flatnonzero(~absent)) if absent.any() else relation
 
 
-def _samples(relation: Relation, found: Windows, output: str, every: int, columns: Columns) -> Samples:
+def _samples(relation: Relation, found: GridWindows, output: str, every: int, columns: Columns) -> Samples:
     return Samples(
         columns=columns,
         keys=relation.keys,

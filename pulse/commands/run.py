@@ -73,7 +73,9 @@ def run(
             raise options.OptionError(f"--engine {engine}: expected one of {', '.join(ENGINES)}")
         chosen = replace(chosen, engine=engine)
     # Where results are printed, figures go the other way.
-    told = Telling(as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None)
+    told = RunReporter(
+        as_json, chosen, err=chosen.sink.kind in ("console", "alert") and chosen.sink.path is None
+    )
     try:
         if chosen.engine == "local":
             from pulse.runtime.predict.local_driver import run_local
@@ -128,7 +130,7 @@ def _interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-class Telling:
+class RunReporter:
     """Says how a job is doing: a line that changes on a terminal, JSON lines for programs, else a line at the end."""
 
     def __init__(self, as_json: bool, job: Job | None = None, *, err: bool = False) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulse.demo import alert, compiling, correction, data, following, macd, models, split, windows
-from pulse.demo.telling import Say, Stage, Told
+from pulse.demo.telling import Say, ShownItem, Stage
 from pulse.session import Session
 
 __all__ = ["Shown", "run"]
@@ -24,7 +24,7 @@ class Shown(NamedTuple):
 
     page: Path
     pictures: Path | None
-    scenes: list[Told]
+    scenes: list[ShownItem]
     compiling: float
     seconds: float
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pulse.datasets.generators.generate import Summary, generate
+from pulse.datasets.generators.generate import GeneratedSummary, generate
 from pulse.demo.telling import Stage
 
 SEED = 7
@@ -19,8 +19,8 @@ class Data(NamedTuple):
 
     ticks: Path
     vessels: Path
-    of_ticks: Summary
-    of_vessels: Summary
+    of_ticks: GeneratedSummary
+    of_vessels: GeneratedSummary
 
 
 def make(stage: Stage, rows: str, reports: int | str = REPORTS) -> Data:

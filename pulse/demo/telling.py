@@ -20,7 +20,7 @@ PAGE = "demo.html"
 PICTURES = "pictures"
 
 
-class Told(NamedTuple):
+class ShownItem(NamedTuple):
     """A scene for programs: its sentences, its tables as rows by column, what it wrote, and how long it took."""
 
     name: str
@@ -82,7 +82,7 @@ class Stage:
     folder: Path
     say: Say
     sections: list[Section] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: list[ShownItem] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     draws: bool = field(default=False, init=False)
 
@@ -111,7 +111,7 @@ class Stage:
         seconds = time.perf_counter() - begin
         self.sections.append(Section(title, tuple(scene.blocks), name))
         said = [one for one in scene.blocks if isinstance(one, str)]
-        self.told.append(Told(name, title, said, scene.tables, scene.files, seconds))
+        self.told.append(ShownItem(name, title, said, scene.tables, scene.files, seconds))
         self.say(f"  ({seconds:.1f} s)")
 
     def write_page(self) -> Path:

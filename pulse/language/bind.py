@@ -14,7 +14,7 @@ from pulse.language.aggregates import bind_aggregates, is_grouped
 from pulse.language.errors import known, wrong
 from pulse.language.expressions import Binder
 from pulse.language.literals import bound, duration, moment
-from pulse.language.outputs import Output, Outputs, bind_outputs, check_names
+from pulse.language.outputs import OutputColumn, Outputs, bind_outputs, check_names
 from pulse.language.scope import Bound, Context, Named, attributes_of
 from pulse.language.sources import bind_from, shared_window
 from pulse.language.syntax import Statement
@@ -72,7 +72,7 @@ class _Member:
     outputs: Outputs
 
     @property
-    def shown(self) -> list[Output]:
+    def shown(self) -> list[OutputColumn]:
         """The columns that are matched with those of other members: keys that equal one of them are not."""
         return [one for one in self.outputs.columns if not one.hidden]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from sqlglot import Token, TokenType, exp
 
 from pulse.language.amounts import Amounts
-from pulse.language.syntax import ErrorWithin, ModelRule, Source, Statement
+from pulse.language.syntax import ErrorWithin, ModelRule, SourceClause, Statement
 
 _NOT_HERE = {
     "ORDER": "ORDER BY is not part of the language: results are tables and Spark DataFrames, order them there",
@@ -228,7 +228,7 @@ class Clauses(Amounts):
                 raise self.error(_NOT_HERE["USING"])
             joins.append(self.since(made, start))
 
-    def _source(self) -> Source:
+    def _source(self) -> SourceClause:
         start = self._start()
         if self._match(TokenType.L_PAREN):
             this: exp.Expr = self._inner_query()
@@ -240,7 +240,7 @@ class Clauses(Amounts):
                 raise self.error("there are no table functions; name a stream")
             if self.is_type(TokenType.DOT):
                 raise self.error("a stream has a name of one part; it is bound with --stream NAME=DIR")
-        made = Source(this=this)
+        made = SourceClause(this=this)
         while True:
             if self.is_type(TokenType.L_BRACKET):
                 self._once(made, "window")
@@ -258,7 +258,7 @@ class Clauses(Amounts):
             else:
                 return self.since(made, start)
 
-    def _once(self, source: Source, part: str) -> None:
+    def _once(self, source: SourceClause, part: str) -> None:
         if source.args.get(part) is not None:
             what = {"window": "a window", "models": "a MODEL clause", "alias": "an alias", "at": "an AS OF"}[
                 part

@@ -17,7 +17,7 @@ from pulse.plan.nodes import Node
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """A column of the result. ``given`` says that the user named it with AS.
 
     A key that ``equals`` another one of the arc, which the result has, is hidden: it is only carried along.
@@ -40,7 +40,7 @@ class Output:
 class Outputs:
     """All columns of a select, and the name of its time."""
 
-    columns: tuple[Output, ...]
+    columns: tuple[OutputColumn, ...]
     time: str
 
 
@@ -49,7 +49,7 @@ def bind_outputs(select: exp.Select, node: Node, binder: Binder) -> Outputs:
 
     A key that equals a listed one is hidden: it is carried, as every key is, but says nothing new.
     """
-    listed: list[Output] = []
+    listed: list[OutputColumn] = []
     time = ""
     for item in select.expressions:
         named = isinstance(item, exp.Alias)
@@ -82,28 +82,28 @@ def _is_star(value: exp.Expr) -> bool:
     return isinstance(value, exp.Star) or (isinstance(value, exp.Column) and isinstance(value.this, exp.Star))
 
 
-def _expanded(value: exp.Expr, binder: Binder) -> list[Output]:
+def _expanded(value: exp.Expr, binder: Binder) -> list[OutputColumn]:
     scope = binder.scope
     sources = scope.sources if isinstance(value, exp.Star) else (scope.source(value.args["table"]),)
     if type(binder) is not Binder:
         raise wrong("* and aggregates do not go together; list the group's keys", scope.text, value)
     return [
-        Output(one.name, Column(one.column), value, one.alias)
+        OutputColumn(one.name, Column(one.column), value, one.alias)
         for source in sources
         for one in source.attributes
         if one.role is not Role.TIME
     ]
 
 
-def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder: Binder) -> Output:
+def _output(item: exp.Expr, value: exp.Expr, attribute: Attribute | None, binder: Binder) -> OutputColumn:
     bound, kind = binder.value(value)
     if kind == TRUTH and not isinstance(bound, Column):
         raise binder.wrong("a truth value cannot be selected; put the condition in where", item)
     if isinstance(item, exp.Alias):
-        return Output(item.alias, bound, item, given=True)
+        return OutputColumn(item.alias, bound, item, given=True)
     if attribute is not None:
-        return Output(attribute.name, bound, item, attribute.alias)
-    return Output(readable_name(value, binder.scope), bound, item)
+        return OutputColumn(attribute.name, bound, item, attribute.alias)
+    return OutputColumn(readable_name(value, binder.scope), bound, item)
 
 
 def readable_name(value: exp.Expr, scope: Scope) -> str:
@@ -116,13 +116,13 @@ def readable_name(value: exp.Expr, scope: Scope) -> str:
     return name if name and not name[0].isdigit() else f"value_{name}".rstrip("_")
 
 
-def _unique(listed: list[Output], time: str, text: str) -> list[Output]:
+def _unique(listed: list[OutputColumn], time: str, text: str) -> list[OutputColumn]:
     """Columns of several streams that share a name get their alias before it; other clashes are errors."""
     plain = [(one.name.casefold(), one.alias) for one in listed if one.alias]
     clashing = {name for name, alias in plain if any(name == n and alias != a for n, a in plain)}
     fixed = {one.name.casefold() for one in listed if one.given or one.alias}
     taken = {time.casefold()}
-    result: list[Output] = []
+    result: list[OutputColumn] = []
     for one in listed:
         name = f"{one.alias}_{one.name}" if one.alias and one.name.casefold() in clashing else one.name
         if not one.given and not one.alias:
@@ -144,14 +144,14 @@ def _numbered(name: str, taken: set[str]) -> str:
 
 
 def _unlisted_keys(
-    listed: list[Output], node: Node, select: exp.Select, scope: Scope, time: str
-) -> list[Output]:
+    listed: list[OutputColumn], node: Node, select: exp.Select, scope: Scope, time: str
+) -> list[OutputColumn]:
     labels = equal_keys(node)
     named = {one.expression.name for one in listed if isinstance(one.expression, Column)}
     shown = {labels[name]: name for name in node.columns.key_names if name in named}
     taken = {time.casefold(), *(one.name.casefold() for one in listed)}
     known = {one.column: one for source in scope.sources for one in source.attributes}
-    added: list[Output] = []
+    added: list[OutputColumn] = []
     for column in node.columns.key_names:
         if column in named:
             continue
@@ -160,7 +160,7 @@ def _unlisted_keys(
             alias, plain = known[column].alias, known[column].name
         name = plain if plain.casefold() not in taken else _numbered(f"{alias}_{plain}", taken)
         taken.add(name.casefold())
-        added.append(Output(name, Column(column), select, alias, equals=shown.get(labels[column], "")))
+        added.append(OutputColumn(name, Column(column), select, alias, equals=shown.get(labels[column], "")))
         shown.setdefault(labels[column], column)
     return sorted(added, key=lambda one: one.hidden)
 

@@ -13,7 +13,7 @@ from pulse.language.expressions import Binder, bare, flat
 from pulse.language.literals import duration, moment
 from pulse.language.models import bind_models
 from pulse.language.scope import MAX_SOURCES, Attribute, Bound, Context, Scope, attributes_of
-from pulse.language.syntax import Source, StreamWindow
+from pulse.language.syntax import SourceClause, StreamWindow
 from pulse.plan.nodes import Duration, Filter, Join, Node, Scan, as_of
 
 Subquery = Callable[[exp.Expr, Context, str], Bound]
@@ -50,7 +50,7 @@ def bind_from(select: exp.Select, context: Context, subquery: Subquery) -> tuple
     return (node if predicate == TRUE else Filter(node, predicate)), scope
 
 
-def _source(source: Source, context: Context, subquery: Subquery, place: int) -> Bound:
+def _source(source: SourceClause, context: Context, subquery: Subquery, place: int) -> Bound:
     if next(context.budget, None) is None:
         raise wrong(f"the query reads more than {MAX_SOURCES} streams and subqueries", context.text, source)
     alias_node, window_node = source.args.get("alias"), source.args.get("window")
@@ -75,13 +75,13 @@ def _source(source: Source, context: Context, subquery: Subquery, place: int) ->
     return _moved(replace(bound, window=window), source, context)
 
 
-def _moved(bound: Bound, source: Source, context: Context) -> Bound:
+def _moved(bound: Bound, source: SourceClause, context: Context) -> Bound:
     """Read as of when the source says, where it does not say so further within."""
     at = source.args.get("at")
     return bound if at is None else replace(bound, node=as_of(bound.node, moment(at, context.text)))
 
 
-def _scan(source: Source, context: Context, alias_node: exp.Expr | None) -> Bound:
+def _scan(source: SourceClause, context: Context, alias_node: exp.Expr | None) -> Bound:
     name = source.this.name
     streams = context.streams
     found = name if name in streams else None

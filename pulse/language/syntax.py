@@ -22,7 +22,7 @@ class Amount(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-class Source(exp.Expression):
+class SourceClause(exp.Expression):
     """What stands in FROM: a stream's name or a query, with alias, window, MODEL rules and as of when it is read."""
 
     arg_types: ClassVar[dict[str, bool]] = {

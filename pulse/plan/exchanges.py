@@ -47,7 +47,7 @@ BUCKET_PER_MARGIN = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Which rows lie together: those with equal values in all of ``parts``.
 
     Each part is a set of key columns that hold the same value, by their names here. ``source`` is the stream whose stored
@@ -80,12 +80,12 @@ def place_exchanges(plan: Node) -> Node:
     return _place(plan, ())[0]
 
 
-def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
+def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
     """A subtree with its exchanges, and where its rows lie. ``above`` are the windows up to the root of its fragment."""
     if isinstance(node, Scan):
         stored = node.stored.key_names
         source = node.stream if node.at is None else f"{node.stream} {node.at}"  # versions may lie apart
-        return node, Place(source, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
+        return node, Placement(source, tuple(frozenset({f"{node.alias}.{name}"}) for name in stored))
     if isinstance(node, Filter):
         below, place = _place(node.input, above)
         return node.with_inputs((below,)), place
@@ -98,7 +98,7 @@ def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
     if isinstance(node, Mirror):
         # A mirrored row lies where its original does, whatever its own keys say: as on a grid.
         below, _ = _place(node.input, above)
-        return node.with_inputs((below,)), Place(None, None)
+        return node.with_inputs((below,)), Placement(None, None)
     if isinstance(node, Across):
         return _across(node)
     if isinstance(node, Join):
@@ -108,12 +108,12 @@ def _place(node: Node, above: tuple[Duration, ...]) -> tuple[Node, Place]:
     raise PlanError(f"plan: no exchanges can be placed around {type(node).__name__}; it has them already")
 
 
-def _projected(place: Place, node: Project) -> Place:
+def _projected(place: Placement, node: Project) -> Placement:
     if place.parts is None:
         return place
     named = [(name, e.name) for name, e in node.outputs if isinstance(e, Column)]
     renamed = {old for _, old in named} | {name for name, _ in node.hidden}
-    return Place(
+    return Placement(
         place.source,
         tuple(
             frozenset({new for new, old in named if old in part} | (part - renamed)) for part in place.parts
@@ -121,11 +121,11 @@ def _projected(place: Place, node: Project) -> Place:
     )
 
 
-def _exchanged(by: tuple[str, ...]) -> Place:
-    return Place(None, tuple(frozenset({name}) for name in by))
+def _exchanged(by: tuple[str, ...]) -> Placement:
+    return Placement(None, tuple(frozenset({name}) for name in by))
 
 
-def _across(node: Across) -> tuple[Node, Place]:
+def _across(node: Across) -> tuple[Node, Placement]:
     """Partial results below the exchange, merged above it; none where all of a group lies together.
 
     Nor of a mean of rows that a predicate on models chose: how far it may be off where some of them are in doubt is told by
@@ -134,7 +134,7 @@ def _across(node: Across) -> tuple[Node, Place]:
     below, place = _place(node.input, ())
     if place.parts is not None and place.holds(node.by):
         kept = tuple(part & frozenset(node.by) for part in place.parts)
-        return node.with_inputs((below,)), Place(place.source, kept)
+        return node.with_inputs((below,)), Placement(place.source, kept)
     if node.function == "avg" and _chosen_by_models(node.input):
         return node.with_inputs((Exchange(below, node.by),)), _exchanged(node.by)
     partial = replace(node, input=below, phase="partial")
@@ -154,15 +154,15 @@ def _chosen_by_models(node: Node) -> bool:
     return False
 
 
-def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Place]:
+def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Placement]:
     (left, at), (right, other) = _place(node.left, ()), _place(node.right, ())
     if _meet(at, other, node.equal):
         assert at.parts is not None
         assert other.parts is not None
         parts = tuple(a | b for a, b in zip(at.parts, other.parts, strict=True))
-        return node.with_inputs((left, right)), Place(at.source, parts)
+        return node.with_inputs((left, right)), Placement(at.source, parts)
     if not node.equal:
-        return node.with_inputs(_on_grid(node, left, right, above)), Place(None, None)
+        return node.with_inputs(_on_grid(node, left, right, above)), Placement(None, None)
     # An exchanged side whose columns are all joined on stays where it is; the other comes to it.
     pairs = _matching(at, node.equal)
     swapped = _matching(other, tuple((b, a) for a, b in node.equal))
@@ -174,10 +174,10 @@ def _join(node: Join, above: tuple[Duration, ...]) -> tuple[Node, Place]:
     else:
         pairs = node.equal
         left, right = Exchange(left, tuple(a for a, _ in pairs)), Exchange(right, tuple(b for _, b in pairs))
-    return node.with_inputs((left, right)), Place(None, tuple(frozenset(pair) for pair in pairs))
+    return node.with_inputs((left, right)), Placement(None, tuple(frozenset(pair) for pair in pairs))
 
 
-def _meet(at: Place, other: Place, equal: tuple[tuple[str, str], ...]) -> bool:
+def _meet(at: Placement, other: Placement, equal: tuple[tuple[str, str], ...]) -> bool:
     """Whether rows of two places that agree in ``equal`` lie together: equal pairs for all parts of both."""
     if at.source != other.source or at.parts is None or other.parts is None:
         return False
@@ -187,7 +187,7 @@ def _meet(at: Place, other: Place, equal: tuple[tuple[str, str], ...]) -> bool:
     )
 
 
-def _matching(at: Place, equal: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
+def _matching(at: Placement, equal: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
     """For an exchanged place the pair of ``equal`` for each of its parts; None if it lacks one."""
     if at.source is not None or not at.parts:
         return None
@@ -210,7 +210,7 @@ def _on_grid(node: Join, left: Node, right: Node, above: tuple[Duration, ...]) -
     )
 
 
-def _union(node: Union) -> tuple[Node, Place]:
+def _union(node: Union) -> tuple[Node, Placement]:
     """Members in place if all are of one stream and name its stored key by the same columns; else exchanged by key."""
     placed = [_place(member, ()) for member in node.members]
     first = placed[0][1]
@@ -226,7 +226,7 @@ def _union(node: Union) -> tuple[Node, Place]:
     return node.with_inputs(members), _exchanged(members[0].columns.key_names)
 
 
-def _positions(place: Place, node: Node) -> tuple[frozenset[int], ...] | None:
+def _positions(place: Placement, node: Node) -> tuple[frozenset[int], ...] | None:
     """The positions in the key of each part's columns."""
     if place.parts is None:
         return None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulse.core.segment.coefficients import to_padded
-from pulse.plot.curves import Curve, Pieces, curve
+from pulse.plot.curves import Curve, DrawnPieces, curve
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
 from pulse.plot.model import MOST_KEYS
@@ -94,11 +94,11 @@ def draw_answer(
     return made, seen
 
 
-def _pieces(rows: pa.Table, name: str) -> Pieces:
+def _pieces(rows: pa.Table, name: str) -> DrawnPieces:
     ref = rows.column("ref").cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
     c = to_padded(rows.column(name).combine_chunks()) if rows.num_rows else np.zeros((0, 1))
     lo, hi, err = (rows.column(one).to_numpy() for one in ("lo", "hi", f"{name}_err"))
-    return Pieces(ref, lo, hi, c, err)
+    return DrawnPieces(ref, lo, hi, c, err)
 
 
 def _sampled(

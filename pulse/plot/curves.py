@@ -22,7 +22,7 @@ _AT_A_TIME = 1 << 19  # pieces that are looked at together: what bounds the memo
 _TOUCHING = 2e-6  # seconds between two pieces that follow each other: what rounding leaves
 
 
-class Pieces(NamedTuple):
+class DrawnPieces(NamedTuple):
     """Segments of one key by their start: references (µs), ranges, coefficients ``(n, k)`` and bounds."""
 
     ref: IntArray
@@ -41,9 +41,9 @@ class Pieces(NamedTuple):
         """Seconds from the origin to each reference."""
         return (self.ref - self.origin) / 1e6
 
-    def chosen(self, rows: Any) -> Pieces:
+    def chosen(self, rows: Any) -> DrawnPieces:
         """Some of them."""
-        return Pieces(*(column[rows] for column in self))
+        return DrawnPieces(*(column[rows] for column in self))
 
 
 class Curve(NamedTuple):
@@ -70,7 +70,7 @@ def instants(origin: int, seconds: Any) -> Any:
     return moved.astype("datetime64[us]")
 
 
-def curve(pieces: Pieces, *, columns: int = COLUMNS, exact: int = EXACT) -> Curve:
+def curve(pieces: DrawnPieces, *, columns: int = COLUMNS, exact: int = EXACT) -> Curve:
     """What is drawn of some segments of one key; at most ``columns`` columns where there are more than ``exact``."""
     order = np.argsort(pieces.offset + pieces.lo, kind="stable")
     pieces = pieces.chosen(order)
@@ -86,7 +86,7 @@ def curve(pieces: Pieces, *, columns: int = COLUMNS, exact: int = EXACT) -> Curv
     return _exact(pieces, dots)
 
 
-def _exact(pieces: Pieces, points: tuple[Any, FloatArray, FloatArray]) -> Curve:
+def _exact(pieces: DrawnPieces, points: tuple[Any, FloatArray, FloatArray]) -> Curve:
     n, k = pieces.c.shape
     count = 2 if k <= 2 else _PER_CURVE
     local = pieces.lo[:, None] + (pieces.hi - pieces.lo)[:, None] * np.linspace(0.0, 1.0, count)
@@ -117,7 +117,7 @@ def _exact(pieces: Pieces, points: tuple[Any, FloatArray, FloatArray]) -> Curve:
     )
 
 
-def _thinned(pieces: Pieces, columns: int, points: tuple[Any, FloatArray, FloatArray]) -> Curve:
+def _thinned(pieces: DrawnPieces, columns: int, points: tuple[Any, FloatArray, FloatArray]) -> Curve:
     start, end = pieces.offset + pieces.lo, pieces.offset + pieces.hi
     first, last = float(start.min()), float(end.max())
     width = (last - first) / columns
@@ -141,7 +141,7 @@ def _thinned(pieces: Pieces, columns: int, points: tuple[Any, FloatArray, FloatA
 
 
 def _cut(
-    pieces: Pieces, origin: int, first: float, width: float, columns: int
+    pieces: DrawnPieces, origin: int, first: float, width: float, columns: int
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """The pieces cut at the columns' edges: row, column and range, relative to the row's reference, of each part."""
     offset = (pieces.ref - origin) / 1e6
@@ -157,7 +157,7 @@ def _cut(
     return rows, column, lo, np.maximum(lo, hi)
 
 
-def _points(points: Pieces, columns: int) -> tuple[Any, FloatArray, FloatArray]:
+def _points(points: DrawnPieces, columns: int) -> tuple[Any, FloatArray, FloatArray]:
     value = evaluate(points.c, points.lo) if len(points.ref) else np.zeros(0)
     kept = thin(points.offset + points.lo, value, columns)
     at = instants(points.origin, (points.offset + points.lo)[kept])

@@ -13,7 +13,7 @@ from pulse.core.arrays import FloatArray
 from pulse.core.keys import key_mask
 from pulse.core.segment.batch import SegmentBatch
 from pulse.core.time import to_microseconds
-from pulse.plot.curves import Curve, Pieces, curve, thin
+from pulse.plot.curves import Curve, DrawnPieces, curve, thin
 from pulse.plot.drawing import curve_marks, draw_curve
 from pulse.plot.errors import PlotError
 from pulse.plot.style import COLUMNS, RED, WIDE, legend, over_time, panels, titled
@@ -26,9 +26,9 @@ MOST_KEYS = 6
 _DOTS = 600  # tuples that are also drawn as dots
 
 
-def pieces_of(batch: SegmentBatch, attribute: str) -> Pieces:
+def pieces_of(batch: SegmentBatch, attribute: str) -> DrawnPieces:
     """The segments of one key as pieces."""
-    return Pieces(batch.ref, batch.lo, batch.hi, batch.coefficients(attribute), batch.err(attribute))
+    return DrawnPieces(batch.ref, batch.lo, batch.hi, batch.coefficients(attribute), batch.err(attribute))
 
 
 def plot_model(

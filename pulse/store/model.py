@@ -34,7 +34,7 @@ from pulse.core.errors import unknown_column
 from pulse.store.accent_log import as_recorded, read_log
 from pulse.store.errors import HistoryGoneError, StoreError
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from pulse.store.parquet_io import files_as_dataset, open_parquet, read_parquet, readable
 from pulse.store.versions.layers import OWN, Overlay, cut, without_drift
 from pulse.stream.accents.log import AccentLog
@@ -54,9 +54,9 @@ class Model:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | Stored, version: int | None = None, as_of: Any = None
+        self, path: str | os.PathLike[str] | ModelRef, version: int | None = None, as_of: Any = None
     ) -> None:
-        asked = Stored.of(path)
+        asked = ModelRef.of(path)
         if version is not None or as_of is not None:
             instant = None if as_of is None else int(to_microseconds(as_of)[0])
             asked = replace(asked, version=version or asked.version, as_of=instant)
@@ -70,7 +70,7 @@ class Model:
     def with_manifest(cls, path: Path, manifest: Manifest) -> Model:
         """A model whose manifest is not, or no longer, in its folder."""
         model = cls.__new__(cls)
-        model.stored, model.path, model.as_of = Stored(str(path), manifest.version), path, None
+        model.stored, model.path, model.as_of = ModelRef(str(path), manifest.version), path, None
         model.manifest = manifest
         return model
 
@@ -272,7 +272,7 @@ class Model:
         return html_of(self)
 
 
-def _manifest(asked: Stored) -> Manifest:
+def _manifest(asked: ModelRef) -> Manifest:
     """The manifest of the version that answers.
 
     An older one does where the newest has forgotten what was known at the time; only if it reaches that far.

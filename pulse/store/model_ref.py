@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stored:
+class ModelRef:
     """A model's folder, the version to read (None: the newest), and the instant as of which (microseconds; None: now)."""
 
     path: str
@@ -19,13 +19,13 @@ class Stored:
     as_of: int | None = None
 
     @classmethod
-    def of(cls, given: str | os.PathLike[str] | Stored | Model) -> Stored:
+    def of(cls, given: str | os.PathLike[str] | ModelRef | Model) -> ModelRef:
         """From a path, or from a model as it was opened.
 
-        >>> Stored.of("prices")
+        >>> ModelRef.of("prices")
         Stored(path='prices', version=None, as_of=None)
         """
-        if isinstance(given, Stored):
+        if isinstance(given, ModelRef):
             return given
         if isinstance(given, (str, os.PathLike)):
             return cls(os.fspath(given))
@@ -37,6 +37,6 @@ class Stored:
 
         return Model(self)
 
-    def pinned(self) -> Stored:
+    def pinned(self) -> ModelRef:
         """The same with the version that answers now, so that all who read it read the same."""
         return self if self.version is not None else replace(self, version=self.open().version)

@@ -32,7 +32,7 @@ ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Unit:
+class ReadUnit:
     """Files by name, and which of how many shares of their keys."""
 
     files: tuple[str, ...]
@@ -40,7 +40,7 @@ class Unit:
     shares: int = 1
 
 
-def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit, ...]:
+def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[ReadUnit, ...]:
     """All units of a model: together they hold every segment once.
 
     Large sets are cut into shares of about :data:`ROWS` segments, and further until there are ``at_least`` units, as far as
@@ -56,7 +56,7 @@ def units(model: Model, *, at_least: int = 1, shared: bool = True) -> tuple[Unit
             wanted = max(math.ceil(rows / ROWS), round(at_least * rows / max(total, 1)))
             shares = max(1, min(wanted, keys))
         names = tuple(file.name for file in together)
-        found += [Unit(names, share, shares) for share in range(shares)]
+        found += [ReadUnit(names, share, shares) for share in range(shares)]
     return tuple(found)
 
 
@@ -64,7 +64,9 @@ def _most_keys(file: PartFile) -> int:
     return file.keys + sum(layer.keys for layer in file.layers)
 
 
-def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression | None = None) -> pa.Table:
+def read_unit(
+    model: Model, unit: ReadUnit, columns: list[str], keys: pc.Expression | None = None
+) -> pa.Table:
     """These columns (keys, ``ref``, ``lo`` and ``hi`` among them) of the unit's segments, corrected, by key and time.
 
     ``keys`` is a condition on whole keys, or on them and ``ref``, for units that are no share: row groups that hold nothing of
@@ -96,7 +98,7 @@ def read_unit(model: Model, unit: Unit, columns: list[str], keys: pc.Expression 
     return in_order(pa.concat_tables(tables), model.schema)
 
 
-def _read_share(model: Model, unit: Unit, files: list[str], columns: list[list[str]]) -> list[pa.Table]:
+def _read_share(model: Model, unit: ReadUnit, files: list[str], columns: list[list[str]]) -> list[pa.Table]:
     """Of each file the rows of the share's keys: neighbours in the order of keys, in which every file is sorted."""
     tables = []
     for name, cuts, wanted in zip(files, _cuts(model, unit, files), columns, strict=True):
@@ -111,7 +113,7 @@ _CUTS_KEPT = 64
 _FINDING = threading.Lock()
 
 
-def _cuts(model: Model, unit: Unit, files: list[str]) -> list[list[int]]:
+def _cuts(model: Model, unit: ReadUnit, files: list[str]) -> list[list[int]]:
     """Per file where each share begins, and the end. Found once for all shares: it takes looking at all keys."""
     asked = str(model.path.absolute()), model.stamp, tuple(files), unit.shares
     with _FINDING:  # others wait, since they need the same
@@ -210,7 +212,7 @@ def _connected(files: list[PartFile], keys: list[set[str]]) -> list[list[PartFil
     return list(found.values())
 
 
-def own_lineage(model: Model, unit: Unit) -> tuple[pa.Table, pa.ListArray]:
+def own_lineage(model: Model, unit: ReadUnit) -> tuple[pa.Table, pa.ListArray]:
     """The unit's segments with all columns, and each as the only entry of its lineage."""
     table = read_unit(model, unit, model.schema.arrow_schema().names)
     batch = SegmentBatch.from_arrow(table, model.schema, check=False)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.encoding.codec import EncodingError
+from pulse.core.encoding.codec import StateEncodingError
 from pulse.core.errors import PulseError
 from pulse.core.time import format_instant
 from pulse.runtime.jobs.checkpoint import CheckpointError
@@ -117,7 +117,7 @@ def test_changed_state_is_refused_or_gone_on_from(ran: Ran, data: st.DataObject)
     beside = sorted(one.name for one in ran.folder.parent.iterdir())
     classes = {one: dict(vars(one)) for one in (ValidatorState, Affine, PulseError)}
     found = ran.again(sealed(data.draw(changed(ran.raw))))
-    assert not isinstance(found, EncodingError) or "checkpoint" in str(found)
+    assert not isinstance(found, StateEncodingError) or "checkpoint" in str(found)
     assert sorted(one.name for one in ran.folder.parent.iterdir()) == beside
     assert {one: dict(vars(one)) for one in classes} == classes
 
@@ -125,7 +125,7 @@ def test_changed_state_is_refused_or_gone_on_from(ran: Ran, data: st.DataObject)
 @given(data=st.data())
 def test_changed_state_is_read_as_its_form_or_refused(ran: Ran, data: st.DataObject) -> None:
     found = answer(unpack_state, forms.CHECKPOINT, sealed(data.draw(changed(ran.raw))))
-    assert isinstance(found, (EncodingError, forms.Checkpoint))
+    assert isinstance(found, (StateEncodingError, forms.Checkpoint))
 
 
 class Writes:

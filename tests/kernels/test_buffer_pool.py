@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pulse.kernels.buffer_pool import LEAST, Shelf
+from pulse.kernels.buffer_pool import LEAST, BufferPool
 
 
 def address(array: np.ndarray) -> int:
@@ -20,7 +20,7 @@ def address(array: np.ndarray) -> int:
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int32, np.uint8])
 @pytest.mark.parametrize("shape", [0, 5, LEAST, (2, LEAST), (0, LEAST), (LEAST, 0)])
 def test_an_array_is_as_numpy_makes_it(shape, dtype):
-    found, expected = Shelf().empty(shape, dtype), np.empty(shape, dtype)
+    found, expected = BufferPool().empty(shape, dtype), np.empty(shape, dtype)
     assert (found.shape, found.dtype, found.strides) == (expected.shape, expected.dtype, expected.strides)
     assert found.flags.c_contiguous
     assert found.flags.writeable
@@ -29,7 +29,7 @@ def test_an_array_is_as_numpy_makes_it(shape, dtype):
 
 
 def test_what_was_let_go_is_used_again():
-    shelf = Shelf()
+    shelf = BufferPool()
     one = shelf.empty(LEAST)
     at = address(one)
     assert len(shelf) == 0
@@ -41,7 +41,7 @@ def test_what_was_let_go_is_used_again():
 
 
 def test_what_a_slice_or_an_arrow_column_holds_is_not():
-    shelf = Shelf()
+    shelf = BufferPool()
     one = shelf.empty(LEAST, np.int64)
     one[:] = np.arange(LEAST)
     column, part, buffer = pa.array(one), one[7:9], pa.py_buffer(one)
@@ -64,7 +64,7 @@ def test_what_a_slice_or_an_arrow_column_holds_is_not():
 
 
 def test_small_arrays_and_too_large_blocks_are_left_to_the_allocator():
-    shelf = Shelf()
+    shelf = BufferPool()
     small = shelf.empty(LEAST // 8 - 1)
     del small
     assert len(shelf) == 0
@@ -76,7 +76,7 @@ def test_small_arrays_and_too_large_blocks_are_left_to_the_allocator():
 
 
 def test_the_best_block_is_taken():
-    shelf = Shelf()
+    shelf = BufferPool()
     blocks = [shelf.empty(size * LEAST, np.uint8) for size in (6, 4, 5)]
     places = [address(one) for one in blocks]
     del blocks
@@ -84,7 +84,7 @@ def test_the_best_block_is_taken():
 
 
 def test_no_more_is_kept_than_allowed_and_the_oldest_go():
-    shelf = Shelf(most=5 * LEAST)
+    shelf = BufferPool(most=5 * LEAST)
     blocks = [shelf.empty(size * LEAST, np.uint8) for size in (3, 2, 2)]
     while blocks:
         blocks.pop(0)
@@ -97,7 +97,7 @@ def test_no_more_is_kept_than_allowed_and_the_oldest_go():
 
 
 def test_who_finds_the_shelf_in_use_does_without_it():
-    shelf = Shelf()
+    shelf = BufferPool()
     one = shelf.empty(LEAST)
     with shelf._lock:
         other = shelf.empty(LEAST)
@@ -109,7 +109,7 @@ def test_who_finds_the_shelf_in_use_does_without_it():
 
 
 def test_no_two_threads_have_the_same_memory():
-    shelf, barrier = Shelf(), threading.Barrier(4)
+    shelf, barrier = BufferPool(), threading.Barrier(4)
 
     def work(number: int) -> bool:
         fine = True

@@ -183,16 +183,18 @@ def test_what_was_compiled_under_another_name_is_not_taken(tmp_path):
 
 
 def test_a_changed_callee_changes_the_fingerprint(monkeypatch):
-    names = ["polynomial", "timeline", "exact"]
-    before = {name: _jit._fingerprint.__wrapped__(name) for name in names}
+    names = ["polynomial.arithmetic", "instants", "double_double"]
+    before = {name: _jit.fingerprint.__wrapped__(name) for name in names}
     read = _jit._source
-    monkeypatch.setattr(_jit, "_source", lambda name: read(name) + (b"#" if name == "exact" else b""))
-    after = {name: _jit._fingerprint.__wrapped__(name) for name in names}
+    monkeypatch.setattr(_jit, "_source", lambda name: read(name) + (b"#" if name == "double_double" else b""))
+    after = {name: _jit.fingerprint.__wrapped__(name) for name in names}
     assert [before[name] == after[name] for name in names] == [False, True, False]
 
 
 def test_stale_folders_are_forgotten(tmp_path, filled):
-    old, young, foreign = (tmp_path / "kernels" / n for n in ("polynomial-1", "polynomial-2", "other-1"))
+    old, young, foreign = (
+        tmp_path / "kernels" / n for n in ("polynomial.arithmetic-1", "polynomial.arithmetic-2", "other-1")
+    )
     for folder in (old, young, foreign):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))

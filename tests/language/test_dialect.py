@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from pulse.language import LanguageError, Pulse, read
 from pulse.language.errors import span
-from pulse.language.syntax import Amount, Source, Statement
+from pulse.language.syntax import Amount, SourceClause, Statement
 
 
 def test_sqlglot_knows_the_dialect_by_name() -> None:
@@ -36,7 +36,7 @@ def test_every_node_of_an_expression_knows_its_place() -> None:
     "order", ["[size 5] as q model x = v", "as q [size 5] model x = v", "model x = v q[size 5]"]
 )
 def test_alias_window_and_model_come_in_any_order(order: str) -> None:
-    source = read(f"select * from A {order} join B on 1 < 2").find(Source)
+    source = read(f"select * from A {order} join B on 1 < 2").find(SourceClause)
     assert source is not None
     assert source.args["alias"].name == "q"
     assert source.args["window"] is not None
@@ -47,7 +47,7 @@ def test_words_of_clauses_are_names_where_no_clause_can_stand() -> None:
     tree = read(
         "select size, error, sample, model, t, advance, stream.every from stream as stream, error sample"
     )
-    assert {one.this.name for one in tree.find_all(Source)} == {"stream", "error"}
+    assert {one.this.name for one in tree.find_all(SourceClause)} == {"stream", "error"}
 
 
 def test_a_template_or_hint_is_no_special_text() -> None:

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from pulse.core.errors import PulseError
 from pulse.stream.accents.accents import Accent, Punctuation
 from pulse.stream.descriptions.description import NO_PROMISES, Domain
-from pulse.stream.propagation.receive import receive
+from pulse.stream.propagation.receive import AbortedError, receive
 from pulse.stream.propagation.state import Mode, State
 from tests.oracles.algebra import Operator
 from tests.oracles.content import StreamElement
-
-
-class AbortedError(PulseError, RuntimeError):
-    """A query met an accent that it cannot go on after (8.5): what it gave before stays valid."""
 
 
 class Source:

@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import polynomial as P
 
-from pulse.plot.curves import EXACT, Curve, Pieces, curve, runs, thin
+from pulse.plot.curves import EXACT, Curve, DrawnPieces, curve, runs, thin
 
 
-def pieces(ranges: list[tuple[float, float]], c: list[list[float]], err: float = 0.5, ref: int = 0) -> Pieces:
+def pieces(
+    ranges: list[tuple[float, float]], c: list[list[float]], err: float = 0.5, ref: int = 0
+) -> DrawnPieces:
     lo, hi = np.array(ranges, float).reshape(-1, 2).T
     n = len(lo)
-    return Pieces(
+    return DrawnPieces(
         np.full(n, ref), lo, hi, np.array(c, float).reshape(n, len(c[0]) if c else 1), np.full(n, err)
     )
 
@@ -112,7 +114,7 @@ def test_what_is_drawn_of_very_many_pieces_is_bounded() -> None:
     n = 300_000
     start = np.arange(n, dtype=float)
     made = curve(
-        Pieces(
+        DrawnPieces(
             np.full(n, 10**15),
             start,
             start + 1,
@@ -128,7 +130,7 @@ def test_what_is_drawn_of_very_many_pieces_is_bounded() -> None:
 def test_a_hole_among_very_many_pieces_stays_one() -> None:
     start = np.r_[np.arange(EXACT), np.arange(EXACT) + 2.0 * EXACT].astype(float)
     n = len(start)
-    made = curve(Pieces(np.zeros(n, np.int64), start, start + 1, np.ones((n, 1)), np.zeros(n)))
+    made = curve(DrawnPieces(np.zeros(n, np.int64), start, start + 1, np.ones((n, 1)), np.zeros(n)))
     ((begin, end),) = made.holes
     width = 3 * EXACT / 1200 * 1e6
     assert abs(int(begin.astype(np.int64)) - EXACT * 1e6) <= width

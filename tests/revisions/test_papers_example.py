@@ -23,7 +23,7 @@ from pulse.core.regions import Regions
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.view import Reviser
+from pulse.runtime.incremental.view import IncrementalView
 from pulse.store.model import Model
 from tests.commands.running import LOCAL, Run, runner
 
@@ -149,7 +149,7 @@ def test_through_connection_points(mode: str, results: str | None) -> None:
         drift={},
         certainty=np.full(n, 3, np.uint8),
     )
-    reviser = Reviser(
+    reviser = IncrementalView(
         parse(QUERY, {"S": columns}).bind({}), {"S": columns}, points=results or "inputs", mode=mode
     )
     reviser.start({"S": stream})

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core import SegmentBatch
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.store.read_units import Unit, units
+from pulse.store.read_units import ReadUnit, units
 from pulse.store.versions.layers import Round
 from pulse.store.versions.writer import RevisionWriter, begin_revision
 
@@ -153,7 +153,7 @@ def put(writer: RevisionWriter, rounds: list[tuple[int, list[Row], list[Row]]]) 
         writer.put(unit, own)
 
 
-def keys_of(model: Model, unit: Unit) -> set[str]:
+def keys_of(model: Model, unit: ReadUnit) -> set[str]:
     by_name = {file.name: file for file in model.manifest.files}
     names = [name for file in unit.files for name in by_name[file].names]
     import pyarrow.parquet as pq

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pulse.runtime.io.table_writer import OutputError
+from pulse.runtime.io.table_writer import ResultOutputError
 from pulse.session import Session
 from pulse.store.atomic_publish import staged
 from pulse.store.errors import ModelExistsError, WriteError
@@ -165,7 +165,7 @@ def test_through_a_link_the_folder_is_replaced_and_not_the_link(tmp_path: Path) 
 def test_results_are_not_written_among_the_files_of_a_model(tmp_path: Path) -> None:
     fitted(tmp_path / "m", "a", 3)
     session = Session(engine="local")
-    with pytest.raises(OutputError, match="is a stored model, whose files are its own"):
+    with pytest.raises(ResultOutputError, match="is a stored model, whose files are its own"):
         session.sql("select k, x from S", streams={"S": tmp_path / "m"}).write(
             str(tmp_path / "m" / "part-000-00000.parquet"), overwrite=True
         )

@@ -10,7 +10,7 @@ import pytest
 
 from pulse.session import Session
 from pulse.store.model import Model
-from pulse.store.read_units import Unit, read_unit, units
+from pulse.store.read_units import ReadUnit, read_unit, units
 
 
 def ticks(keys: int, per_key: int, start: int = 0) -> pa.Table:
@@ -36,7 +36,7 @@ def columns(model: Model) -> list[str]:
     return model.schema.arrow_schema().names
 
 
-def whole(model: Model, found: tuple[Unit, ...]) -> pa.Table:
+def whole(model: Model, found: tuple[ReadUnit, ...]) -> pa.Table:
     return pa.concat_tables([read_unit(model, unit, columns(model)) for unit in found])
 
 

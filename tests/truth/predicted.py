@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.language import parse
-from pulse.runtime.incremental.continuous_query import Standing
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
 from pulse.runtime.predict.engine import Prediction
 from tests.truth.pieces import SECOND, Long
 
@@ -172,7 +172,7 @@ def able(prediction: Prediction, measure: str, parameters: Mapping[str, Any] | N
     """The measure over the models that are in force: where the prediction could speak."""
     assert prediction.state is not None
     query = parse(measure, prediction.predictor.standing.columns).bind(dict(parameters or {}))
-    standing = Standing(query, prediction.predictor.standing.columns)
+    standing = ContinuousQuery(query, prediction.predictor.standing.columns)
     state, _ = standing.update(standing.start(), prediction.state.streams)
     return pa.Table.from_batches([state.results.to_segments()])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, Scan, scans
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.validation.inversion.allotment import Allotment
 
 SECOND = 1_000_000
@@ -83,11 +83,11 @@ def scan(alias: str, stream: str = "S") -> Scan:
     return Scan(stream, alias, COLUMNS)
 
 
-def evaluation(plan: Node, given: dict[str, Stream], err: float = 0.0) -> Evaluation:
+def evaluation(plan: Node, given: dict[str, Stream], err: float = 0.0) -> FragmentEvaluation:
     leaves = {
         one: given[one.stream].relation(err).prefixed(one.alias).only(one.columns) for one in scans(plan)
     }
-    return Evaluation(leaves)  # type: ignore[arg-type]
+    return FragmentEvaluation(leaves)  # type: ignore[arg-type]
 
 
 class Shaking:

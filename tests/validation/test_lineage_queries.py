@@ -56,10 +56,10 @@ def test_through_a_window_of_a_real_plan() -> None:
     lists = pa.array([[cause(i)] for i in range(4)], LINEAGE)
     from dataclasses import replace
 
-    from pulse.runtime.execution.evaluator import Evaluation
+    from pulse.runtime.execution.evaluator import FragmentEvaluation
 
     leaf = replace(relation, lineage=Lineage.of(lists))
-    segments = Evaluation({plan.input: leaf}).segments(plan).to_segments()
+    segments = FragmentEvaluation({plan.input: leaf}).segments(plan).to_segments()
     found = [set(causes(segments, i).column("segment_id").to_pylist()) for i in range(segments.num_rows)]
     assert found[0] == {0, 1}
     assert set().union(*found) == {0, 1, 2, 3}

@@ -19,9 +19,9 @@ from pulse.kernels.polynomial.arithmetic import subtract
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.grouping import about_own_start
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import Join, equal_pairs
+from pulse.operators.relational.join import JoinOperator, equal_pairs
 from pulse.plan.nodes import Across
-from pulse.validation.inversion.key_matching import least, pick
+from pulse.validation.inversion.key_matching import gather, group_min
 from pulse.validation.inversion.split_heuristics import Question, Split, allot
 
 _ROW, _OF = "#row", "#output row"
@@ -57,7 +57,7 @@ def _common(node: Across, below: Relation, above: Relation) -> Relation:
     renamed_left = replace(left, columns=Columns(own, ("x",), a.unmodelled, a.time))
     renamed_right = replace(right, columns=Columns(result, ("m",), b.unmodelled, b.time))
     pairs = equal_pairs(renamed_left, renamed_right, equal)
-    return Join(equal, columns).segments(renamed_left, renamed_right, pairs)
+    return JoinOperator(equal, columns).segments(renamed_left, renamed_right, pairs)
 
 
 def _single(relation: Relation, name: str, as_: str, row: str) -> Relation:
@@ -78,7 +78,7 @@ def _extremum(node: Across, cells: Relation, below: Relation, bound: FloatArray,
     near = cells.take(np.arange(len(cells)), ref=ref, lo=lo, hi=hi)
     sign = 1.0 if node.function == "max" else -1.0
     gap, _, _ = bounds(sign * subtract(near.models["m"], near.models["x"]), near.lo, near.hi)
-    return least(bound + np.maximum(gap, 0.0), below.group[row], below.groups)
+    return group_min(bound + np.maximum(gap, 0.0), below.group[row], below.groups)
 
 
 def _total(
@@ -105,7 +105,7 @@ def _total(
     question = Question(
         output_keys=tuple(key.take(pa.array(above.group[outputs])) for key in above.keys),
         output_coefficients=above.models[node.output][outputs],
-        bound=pick(need, above.group[outputs]),
+        bound=gather(need, above.group[outputs]),
         offsets=np.concatenate(([0], np.cumsum(number))),
         keys=tuple(key.take(pa.array(group)) for key in below.keys),
         attributes=(node.argument,),

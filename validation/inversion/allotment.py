@@ -12,7 +12,7 @@ import pyarrow as pa
 from pulse.core.arrays import FloatArray
 from pulse.core.errors import PulseError
 from pulse.core.keys import key_ranks
-from pulse.validation.inversion.key_matching import pick, positions
+from pulse.validation.inversion.key_matching import gather, positions
 
 
 class AllotmentError(PulseError, ValueError):
@@ -69,7 +69,7 @@ class Allotment:
         out = {}
         for name in self.attributes:
             default = self.default.get(name, np.inf)
-            own = pick(np.asarray(self.bounds.get(name, np.full(len(self), np.inf)), float), at)
+            own = gather(np.asarray(self.bounds.get(name, np.full(len(self), np.inf)), float), at)
             out[name] = np.where(at >= 0, own, default)
         return out
 

@@ -30,7 +30,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.errors import DomainError
 from pulse.operators.expressions.lifting import SHARE
 from pulse.operators.expressions.on_segments import Evaluation
-from pulse.validation.inversion.key_matching import least, most
+from pulse.validation.inversion.key_matching import group_max, group_min
 
 _ROW = "#row"
 
@@ -108,7 +108,7 @@ class Forward:
             if self._lifted:
                 # Errors make approximations coarser: what holds on the whole row holds on whatever pieces it is cut to.
                 n = int(self.row.max(initial=-1)) + 1
-                low, high = least(low, self.row, n)[self.row], most(high, self.row, n)[self.row]
+                low, high = group_min(low, self.row, n)[self.row], group_max(high, self.row, n)[self.row]
             self._ranges[found] = low, high
         return self._ranges[found]
 
@@ -184,8 +184,8 @@ class Forward:
                 low, high = self._range(operand)
         match e:
             case Arithmetic("/"):
-                least = np.where(low > 0.0, low, np.where(high < 0.0, -high, 0.0))
-                return np.where(err < least, err / (least * (least - err)), np.inf)
+                smallest = np.where(low > 0.0, low, np.where(high < 0.0, -high, 0.0))
+                return np.where(err < smallest, err / (smallest * (smallest - err)), np.inf)
             case Function("sqrt"):
                 clear = (low >= err) & (low > 0.0)
                 root = np.sqrt(np.where(clear, low, 1.0)) + np.sqrt(np.where(clear, low - err, 0.0))

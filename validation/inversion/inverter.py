@@ -53,11 +53,11 @@ from pulse.validation.inversion import across, join
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Forward
-from pulse.validation.inversion.key_matching import least, mirrored, pick, positions
+from pulse.validation.inversion.key_matching import gather, group_min, mirrored, positions
 from pulse.validation.inversion.needs import Needs, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
 from pulse.validation.inversion.split_heuristics import Split, get
-from pulse.validation.inversion.volatility import Restlessness
+from pulse.validation.inversion.volatility import Volatility
 
 Evaluate = Callable[[Node], Relation]
 """The output of a node of the plan, scans included: with the runtime, its evaluation's ``segments``."""
@@ -79,7 +79,7 @@ def invert(
     ``inferences`` only the values of results count, not whether there are any.
     """
     asked = _by_column(plan, bounds)
-    restless = Restlessness(evaluate, restlessness)
+    restless = Volatility(evaluate, restlessness)
     walk = _Inversion(evaluate, get(split), restless, _tolerance(plan, bounds), inferences)
     root = evaluate(plan)
     walk.down(plan, {name: _need(root, name, one) for name, one in asked.items()})
@@ -125,7 +125,7 @@ def absolute_bounds(relation: Relation, name: str, bound: ErrorBound) -> FloatAr
 def _need(root: Relation, name: str, bounds: tuple[ErrorBound, ...]) -> FloatArray:
     need = np.full(root.groups, np.nan)
     for bound in bounds:
-        own = least(absolute_bounds(root, name, bound), root.group, root.groups)
+        own = group_min(absolute_bounds(root, name, bound), root.group, root.groups)
         if isinstance(bound, Absolute):  # holds also for what has no result yet
             own = np.full(root.groups, bound.value)
         need = np.fmin(need, own)
@@ -180,7 +180,7 @@ def _unknown(keys: tuple[pa.Array, ...], n: int, uses: list[tuple[Relation, Need
     unknown = np.zeros(n, bool)
     for relation, needs in uses:
         if name in needs:
-            unknown |= np.isnan(pick(needs[name], positions(keys, relation.keys, n, relation.groups)))
+            unknown |= np.isnan(gather(needs[name], positions(keys, relation.keys, n, relation.groups)))
     return unknown
 
 
@@ -196,7 +196,7 @@ class _Inversion:
 
     evaluate: Evaluate
     split: Split
-    restless: Restlessness
+    restless: Volatility
     tolerance: Tolerance | None
     inferences: bool
     found: dict[str, list[tuple[Relation, Needs]]] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class _Inversion:
                     below = self.evaluate(member)
                     at = positions(below.keys, relation.keys, below.groups, relation.groups)
                     names = dict(zip(node.columns.modelled, member.columns.modelled, strict=True))
-                    self.down(member, {names[name]: pick(need, at) for name, need in needs.items()})
+                    self.down(member, {names[name]: gather(need, at) for name, need in needs.items()})
             case Mirror():
                 self._mirror(node, relation, needs)
             case Join():
@@ -239,8 +239,8 @@ class _Inversion:
         below = self.evaluate(node.input)
         at = positions(below.keys, relation.keys, below.groups, relation.groups)
         # Where the predicate lets nothing through, nothing but its margin counts.
-        emptied = (np.diff(below.offsets) > 0) & (pick(np.diff(relation.offsets).astype(float), at) == 0.0)
-        passed = {name: np.where(emptied, np.inf, pick(need, at)) for name, need in needs.items()}
+        emptied = (np.diff(below.offsets) > 0) & (gather(np.diff(relation.offsets).astype(float), at) == 0.0)
+        passed = {name: np.where(emptied, np.inf, gather(need, at)) for name, need in needs.items()}
         if self.inferences and node.predicate != TRUE:
             own = decision_shares(
                 below, node.predicate, self.split, self.restless.rows(node.input), self.tolerance
@@ -257,7 +257,7 @@ class _Inversion:
         for name, need in needs.items():
             expression = outputs.get(name, Column(name))
             if isinstance(expression, Column):
-                out = smaller(out, {expression.name: pick(need, at)})
+                out = smaller(out, {expression.name: gather(need, at)})
             else:
                 made.append((name, expression))
         if made:
@@ -266,9 +266,9 @@ class _Inversion:
             of_part = {name: values[forward.row] for name, values in rest.items()}
             group = forward.relation.group
             for i, (name, _) in enumerate(made):
-                budget = pick(needs[name], at)[group]
+                budget = gather(needs[name], at)[group]
                 found = shares(forward, i, budget, self.split, of_part)
-                own = {column: least(values, group, below.groups) for column, values in found.items()}
+                own = {column: group_min(values, group, below.groups) for column, values in found.items()}
                 out = smaller(out, own)
         self.down(node.input, out)
 
@@ -278,9 +278,9 @@ class _Inversion:
         at = positions(below.keys, relation.keys, n, m)
         image = positions(mirrored(below, node.exchanged), relation.keys, n, m)
         other = node.exchanged
-        own = {name: pick(need, at) for name, need in needs.items()}
+        own = {name: gather(need, at) for name, need in needs.items()}
         self.down(
-            node.input, smaller(own, {other.get(name, name): pick(v, image) for name, v in needs.items()})
+            node.input, smaller(own, {other.get(name, name): gather(v, image) for name, v in needs.items()})
         )
 
     def _window(self, node: Window, relation: Relation, needs: Needs) -> None:
@@ -291,7 +291,7 @@ class _Inversion:
         below = self.evaluate(node.input)
         at = positions(below.keys, relation.keys, below.groups, relation.groups)
         scale = node.size / 1e6 if node.function == "sum" else 1.0
-        self.down(node.input, {node.argument: pick(needs[node.output], at) / scale})
+        self.down(node.input, {node.argument: gather(needs[node.output], at) / scale})
 
     def _across(self, node: Across, relation: Relation, needs: Needs) -> None:
         if node.output not in needs:

@@ -30,12 +30,12 @@ from pulse.operators.relational.join import (
 from pulse.operators.relational.proximity_join import position_boxes
 from pulse.plan.nodes import Filter, Join, Near, Node, Scan
 from pulse.validation.inversion.error_propagation import SPAN, Errors, Forward, linear_legs
-from pulse.validation.inversion.key_matching import least, positions
+from pulse.validation.inversion.key_matching import group_min, positions
 from pulse.validation.inversion.max_min_fill import Limits
 from pulse.validation.inversion.needs import Needs, smaller
 from pulse.validation.inversion.predicate import Tolerance, decision_shares
 from pulse.validation.inversion.split_heuristics import Split
-from pulse.validation.inversion.volatility import Restlessness
+from pulse.validation.inversion.volatility import Volatility
 
 _ROWS = 1 << 16  # rows that are joined at once
 
@@ -51,7 +51,7 @@ def passed_on(
     for side, own in ((left, relation.keys[:keys]), (right, relation.keys[keys:])):
         place = positions(own, side.keys, relation.groups, side.groups)[some]
         names = [name for name in needs if name in side.columns.modelled]
-        out.append({name: least(needs[name][some], place, side.groups) for name in names})
+        out.append({name: group_min(needs[name][some], place, side.groups) for name in names})
     return out[0], out[1]
 
 
@@ -60,7 +60,7 @@ def with_condition(
     passed: tuple[Needs, Needs],
     evaluate: Callable[[Node], Relation],
     split: Split,
-    restless: Restlessness,
+    restless: Volatility,
     tolerance: Tolerance | None,
 ) -> tuple[Needs, Needs]:
     """Those needs, and what the condition's decisions ask for."""
@@ -218,7 +218,7 @@ class _Condition:
             rest = {name: values[rows.group] for name, values in of_group.items()}
 
         def note(forward: Forward, index: int, limit: FloatArray) -> None:
-            of_pair = least(limit, rows.group[forward.row], len(pairs))
+            of_pair = group_min(limit, rows.group[forward.row], len(pairs))
             self.found.limit(forward.expressions[index], pairs, np.where(np.isnan(of_pair), np.inf, of_pair))
 
         return decision_shares(
@@ -280,7 +280,7 @@ def _group_boxes(relation: Relation, position: tuple[str, str]) -> FloatArray:
     out = np.full((relation.groups, 4), np.nan)
     for j in range(4):
         sign = 1.0 if j % 2 == 0 else -1.0
-        out[:, j] = sign * least(sign * rows[:, j], relation.group, relation.groups)
+        out[:, j] = sign * group_min(sign * rows[:, j], relation.group, relation.groups)
     return out
 
 

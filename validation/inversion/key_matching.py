@@ -40,7 +40,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def least(values: FloatArray, place: IntArray, n: int) -> FloatArray:
+def group_min(values: FloatArray, place: IntArray, n: int) -> FloatArray:
     """The smallest value that goes to each of ``n`` places; NaN where none does. NaN, and places below 0, count for nothing."""
     out = np.full(n, np.nan)
     there = place >= 0
@@ -48,11 +48,11 @@ def least(values: FloatArray, place: IntArray, n: int) -> FloatArray:
     return out
 
 
-def most(values: FloatArray, place: IntArray, n: int) -> FloatArray:
+def group_max(values: FloatArray, place: IntArray, n: int) -> FloatArray:
     """The largest value that goes to each of ``n`` places; NaN where none does."""
-    return -least(-values, place, n)
+    return -group_min(-values, place, n)
 
 
-def pick(values: FloatArray, place: IntArray) -> FloatArray:
+def gather(values: FloatArray, place: IntArray) -> FloatArray:
     """``values[place]``, NaN for places below 0."""
     return np.where(place >= 0, np.append(values, np.nan)[place], np.nan)

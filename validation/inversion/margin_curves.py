@@ -36,7 +36,7 @@ from pulse.operators.expressions.solve import NOISE
 from pulse.validation.inversion.error_propagation import SPAN, Forward
 
 
-class Candidates(NamedTuple):
+class MarginCandidates(NamedTuple):
     """Instants at which a row's margin may be largest; ``side`` -1 and 1 are what it tends to from before and after."""
 
     row: IntArray
@@ -49,7 +49,7 @@ class Fixed(NamedTuple):
 
     sets: IntervalSets
 
-    def margin(self, where: Candidates) -> FloatArray:
+    def margin(self, where: MarginCandidates) -> FloatArray:
         """Infinite, one way or the other."""
         inside = np.zeros(len(where.row), bool)
         begin, count = self.sets.offsets[where.row], np.diff(self.sets.offsets)[where.row]
@@ -64,7 +64,7 @@ class Fixed(NamedTuple):
         return np.where(inside, np.inf, -np.inf)
 
 
-class Curve(NamedTuple):
+class MarginCurve(NamedTuple):
     """``D`` of a comparison: the polynomial ``c``, or ``sqrt(c) - level`` for a distance.
 
     ``never``: rows where a null is compared. ``crossing``: the margin of an equality where it holds.
@@ -77,12 +77,12 @@ class Curve(NamedTuple):
     crossing: FloatArray
     never: BoolArray
 
-    def values(self, where: Candidates) -> FloatArray:
+    def values(self, where: MarginCandidates) -> FloatArray:
         """``D`` at the candidates."""
         v = evaluate(np.ascontiguousarray(self.c[where.row]), where.at)
         return v if self.level is None else np.sqrt(np.maximum(v, 0.0)) - self.level
 
-    def margin(self, where: Candidates) -> FloatArray:
+    def margin(self, where: MarginCandidates) -> FloatArray:
         """By how much the comparison holds at the candidates."""
         v = self.values(where)
         if self.relation in ("<", "<="):
@@ -97,8 +97,8 @@ class Curve(NamedTuple):
         return np.where(self.never[where.row], -np.inf, m)
 
 
-def curve_of(forward: Forward, j: int, comparison: Comparison) -> Curve:
-    """A comparison that models take part in, the ``j``-th expression of ``forward``: see :class:`Curve`."""
+def curve_of(forward: Forward, j: int, comparison: Comparison) -> MarginCurve:
+    """A comparison that models take part in, the ``j``-th expression of ``forward``: see :class:`MarginCurve`."""
     relation = forward.relation
     level = _distance(comparison)[1]
     kind = comparison.relation
@@ -122,15 +122,15 @@ def curve_of(forward: Forward, j: int, comparison: Comparison) -> Curve:
     never = np.zeros(len(relation), bool)
     for name in columns_of(comparison) & set(relation.columns.unmodelled_names):
         never |= np.isnan(numbers_of(relation, name, "slack"))
-    return Curve(kind, c, level, noise, crossing, never)
+    return MarginCurve(kind, c, level, noise, crossing, never)
 
 
-def candidates(relation: Relation, atoms: dict[Comparison, Fixed | Curve]) -> Candidates:
+def candidates(relation: Relation, atoms: dict[Comparison, Fixed | MarginCurve]) -> MarginCandidates:
     """The instants of each row at which a predicate of these comparisons can have its largest margin."""
     n = len(relation)
     rows, lo, hi = np.arange(n), relation.lo, relation.hi
     places: list[tuple[IntArray, FloatArray]] = []
-    curves = [one for one in atoms.values() if isinstance(one, Curve)]
+    curves = [one for one in atoms.values() if isinstance(one, MarginCurve)]
     for i, a in enumerate(curves):
         found = [critical_points(a.c, lo, hi)]
         zero = a.c if a.level is None else _lowered(a.c, a.level**2)
@@ -148,7 +148,7 @@ def candidates(relation: Relation, atoms: dict[Comparison, Fixed | Curve]) -> Ca
     row, at = row[inside], at[inside]
     sides = (-1, 0, 1) if fixed else (0,)
     ends = np.flatnonzero(lo < hi)
-    return Candidates(
+    return MarginCandidates(
         np.concatenate([*[row] * len(sides), rows, ends, ends]),
         np.concatenate([*[at] * len(sides), lo, lo[ends], hi[ends]]),
         np.concatenate(
@@ -167,7 +167,7 @@ def _lowered(c: FloatArray, by: float) -> FloatArray:
     return c
 
 
-def _meetings(a: Curve, b: Curve) -> list[FloatArray]:
+def _meetings(a: MarginCurve, b: MarginCurve) -> list[FloatArray]:
     """Polynomials among whose roots are the instants at which ``|D_a| = |D_b|``."""
     if a.level is None and b.level is None:
         return [subtract(a.c, b.c), add(a.c, b.c)]

@@ -17,7 +17,7 @@ from pulse.core.expression import Comparison, Expression
 from pulse.kernels.polynomial.extrema import bounds
 from pulse.operators.data.relation import Relation
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.key_matching import least
+from pulse.validation.inversion.key_matching import group_min
 from pulse.validation.inversion.margin_curves import distance_level
 from pulse.validation.inversion.needs import Needs
 from pulse.validation.inversion.slack import Note, margins, shares_of_margin
@@ -47,7 +47,7 @@ class Tolerance(NamedTuple):
                 low, high, _ = bounds(forward.coefficients(i), forward.relation.lo, forward.relation.hi)
                 crosses = (low <= 0.0) & (high >= 0.0)
                 own = np.where(crosses, 0.0, np.minimum(np.abs(low), np.abs(high)))
-                size = np.fmax(size, least(own, forward.row, len(relation)))
+                size = np.fmax(size, group_min(own, forward.row, len(relation)))
         return np.maximum(self.part * size, self.floor)
 
 
@@ -75,7 +75,7 @@ def decision_shares(
         budget = np.where(holds, np.inf, budget)
     if tolerance is None:
         own = shares_of_margin(found, budget, rows, split, restlessness, note)
-        return {name: least(values, relation.group, relation.groups) for name, values in own.items()}
+        return {name: group_min(values, relation.group, relation.groups) for name, values in own.items()}
     out: Needs = {}
     for j, comparison in enumerate(found.comparisons):
         allowed = tolerance.of(comparison, relation)[row]
@@ -84,7 +84,7 @@ def decision_shares(
             limit = np.where(holds, allowed, limit)
         only = found._replace(matters=_column(found.matters.shape, j))
         for name, values in shares_of_margin(only, limit, rows, split, restlessness, note).items():
-            need = least(values, relation.group, relation.groups)
+            need = group_min(values, relation.group, relation.groups)
             out[name] = np.fmin(out[name], need) if name in out else need
     return out
 

@@ -36,11 +36,11 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.solve import positive, solve
 from pulse.validation.inversion.apportion import shares
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.key_matching import least
+from pulse.validation.inversion.key_matching import group_min
 from pulse.validation.inversion.margin_curves import (
-    Candidates,
-    Curve,
     Fixed,
+    MarginCandidates,
+    MarginCurve,
     candidates,
     curve_of,
     difference,
@@ -119,7 +119,7 @@ def shares_of_margin(
         if note is not None:
             note(found.forward, j, limit)
         for name, values in shares(found.forward, j, limit, split, of_part).items():
-            own = least(values, found.forward.row, rows)
+            own = group_min(values, found.forward.row, rows)
             out[name] = np.fmin(out[name], own) if name in out else own
     return out
 
@@ -131,7 +131,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
     every = list(dict.fromkeys(one for one in walk(plain) if isinstance(one, Comparison)))
     moving = tuple(one for one in every if columns_of(one) & modelled)
     forward = Forward(relation, [difference(one) for one in moving], "slack")
-    atoms: dict[Comparison, Fixed | Curve] = {}
+    atoms: dict[Comparison, Fixed | MarginCurve] = {}
     for one in every:
         if one not in moving:
             sets = solve(_bare(forward.relation), one, possible=False)[1].model
@@ -146,7 +146,7 @@ def margins(relation: Relation, predicate: Expression) -> Margins:
     for j, one in enumerate(moving):
         matters[:, j] = _matters(values[one], where, value, best)
         atom = atoms[one]
-        assert isinstance(atom, Curve)
+        assert isinstance(atom, MarginCurve)
         rounding = np.maximum(rounding, np.where(matters[:, j], atom.noise + forward.approximation(j), 0.0))
     amount = np.maximum(np.abs(value) - rounding, 0.0) * _STRICTLY
     return Margins(forward, moving, value >= 0.0, amount, matters)
@@ -174,7 +174,7 @@ def _combined(predicate: Expression, values: dict[Comparison, FloatArray], n: in
     return whole
 
 
-def _largest(margin: FloatArray, where: Candidates, n: int) -> tuple[FloatArray, IntArray]:
+def _largest(margin: FloatArray, where: MarginCandidates, n: int) -> tuple[FloatArray, IntArray]:
     """The largest margin of each row, and the candidate that has it."""
     value = np.full(n, -np.inf)
     np.maximum.at(value, where.row, margin)
@@ -184,7 +184,7 @@ def _largest(margin: FloatArray, where: Candidates, n: int) -> tuple[FloatArray,
     return value, best
 
 
-def _matters(own: FloatArray, where: Candidates, value: FloatArray, best: IntArray) -> BoolArray:
+def _matters(own: FloatArray, where: MarginCandidates, value: FloatArray, best: IntArray) -> BoolArray:
     """Rows whose answer hangs on a comparison.
 
     A result: only comparisons that hold by as much at the instant where it is deepest. None: only those that somewhere are

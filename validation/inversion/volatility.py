@@ -17,7 +17,7 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Join, Mirror, Node, Project, Scan, Union, Window
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.error_propagation import Errors, Forward
-from pulse.validation.inversion.key_matching import mirrored, most, pick, positions
+from pulse.validation.inversion.key_matching import gather, group_max, mirrored, positions
 from pulse.validation.inversion.needs import PACE, Needs
 
 
@@ -54,7 +54,7 @@ def expected_violations(allotted: Mapping[str, Allotment], rates: Mapping[str, A
     return total
 
 
-class Restlessness:
+class Volatility:
     """Restlessness of every node's columns; of none, if nothing is known of any stream."""
 
     def __init__(self, evaluate: Callable[[Node], Relation], streams: Mapping[str, Allotment] | None) -> None:
@@ -101,15 +101,15 @@ class Restlessness:
                 left, right = self._evaluate(node.left), self._evaluate(node.right)
                 at_left = positions(relation.keys[:keys], left.keys, n, left.groups)
                 at_right = positions(relation.keys[keys:], right.keys, n, right.groups)
-                out = {name: pick(v, at_left) for name, v in self.groups(node.left).items()}
-                return out | {name: pick(v, at_right) for name, v in self.groups(node.right).items()}
+                out = {name: gather(v, at_left) for name, v in self.groups(node.left).items()}
+                return out | {name: gather(v, at_right) for name, v in self.groups(node.right).items()}
             case Mirror():
                 below, other = self._evaluate(node.input), node.exchanged
                 image = positions(mirrored(relation, other), below.keys, n, below.groups)
                 out = self._below(node.input, relation)
                 for name, values in self.groups(node.input).items():
                     swapped = other.get(name, name)
-                    out[swapped] = np.fmax(out.get(swapped, np.full(n, np.nan)), pick(values, image))
+                    out[swapped] = np.fmax(out.get(swapped, np.full(n, np.nan)), gather(values, image))
                 return out
             case Union():
                 out = {}
@@ -124,7 +124,7 @@ class Restlessness:
         """An input's, for the groups of equal keys."""
         below = self._evaluate(node)
         at = positions(relation.keys, below.keys, relation.groups, below.groups)
-        return {name: pick(values, at) for name, values in self.groups(node).items()}
+        return {name: gather(values, at) for name, values in self.groups(node).items()}
 
     def _project(self, node: Project, relation: Relation) -> Needs:
         below = self._evaluate(node.input)
@@ -139,7 +139,7 @@ class Restlessness:
             forward = Forward(below, [expression], "project")
             group = forward.relation.group
             moved = forward.error(0, {one: np.nan_to_num(v, nan=0.0)[group] for one, v in known.items()})
-            out[name] = _finite(most(moved, group, below.groups))
+            out[name] = _finite(group_max(moved, group, below.groups))
         # A projection keeps the groups of its input, in order.
         assert relation.groups == below.groups
         return out
@@ -154,7 +154,7 @@ class Restlessness:
         at = positions(own, relation.keys, below.groups, relation.groups)
         there = (at >= 0) & ~np.isnan(values)
         if node.function in ("min", "max"):
-            return {node.output: most(values, at, relation.groups)}
+            return {node.output: group_max(values, at, relation.groups)}
         total: FloatArray = np.bincount(at[there], values[there], relation.groups).astype(float)
         number = np.bincount(at[there], minlength=relation.groups)
         return {node.output: total if node.function == "sum" else total / np.maximum(number, 1)}

@@ -34,10 +34,10 @@ from pulse.core.schema import Truth
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import encode_keys, times
-from pulse.operators.data.updates import ENDLESS, listed, settled
+from pulse.operators.data.updates import ENDLESS, apply_updates, keys_in
 from pulse.operators.units.key_ends import NEVER, Drops
 from pulse.validation.online.rejects import placed, together
-from pulse.validation.online.validator import Counts, Pushed, Validator
+from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
 
 _NONE = np.zeros(0, np.int64)
 _ROW = "row"  # a stream without key columns has one key
@@ -48,7 +48,7 @@ def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Dro
     table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
     if not drops.gaps:
         return validator.push(table)
-    schema, counts = validator.spec.schema, Counts()
+    schema, counts = validator.spec.schema, ValidationCounts()
     found = Relation.empty(Columns.of(schema))
     kinds: list[IntArray] = []
     misfits: list[tuple[IntArray, IntArray]] = [(_NONE, _NONE)]
@@ -59,11 +59,11 @@ def push_over(validator: Validator, table: pa.Table | pa.RecordBatch, drops: Dro
         over = _next(validator, drops) < until
         if over.any():
             own = tuple(some.column(name).combine_chunks() for name in schema.key_names)
-            found = settled(found, _ended(validator, over & listed(validator.keys, own), drops), voids=True)[
-                0
-            ]
+            found = apply_updates(
+                found, _ended(validator, over & keys_in(validator.keys, own), drops), voids=True
+            )[0]
         pushed = validator.push(some)
-        found = settled(found, pushed.updates, voids=True)[0]
+        found = apply_updates(found, pushed.updates, voids=True)[0]
         counts.add(pushed.counts)
         kinds.append(pushed.kinds)
         misfits.append((rows[pushed.late], rows[pushed.not_finite]))
@@ -104,13 +104,13 @@ def ceased(validator: Validator, drops: Drops, watermark: int | None) -> Relatio
     if watermark is not None:
         found = _ended(validator, _next(validator, drops) <= watermark, drops)
     if drops.closed:
-        found = settled(found, _closed(validator, drops, watermark), voids=True)[0]
+        found = apply_updates(found, _closed(validator, drops, watermark), voids=True)[0]
     whole, at = validator.state.whole, _next(validator, drops)
     rows = np.flatnonzero((whole[:, key_state.STARTED] != 0) & (at < whole[:, key_state.EXPIRY]))
     if not len(rows):
         return found
     whole[rows, key_state.EXPIRY] = at[rows]
-    return settled(found, _over(validator, rows, at[rows]), voids=True)[0]
+    return apply_updates(found, _over(validator, rows, at[rows]), voids=True)[0]
 
 
 def _closed(validator: Validator, drops: Drops, watermark: int | None) -> Relation:
@@ -176,7 +176,7 @@ def _ended(validator: Validator, which: BoolArray, drops: Drops) -> Relation:
             models[name][:, 0] = values[:, a]
         err = {name: np.zeros(len(rows)) for name in schema.modelled_names}
         held = replace(held, hi=(at - held.ref) / 1e6, models=models, err=err)
-        made = settled(held, made, voids=True)[0]
+        made = apply_updates(held, made, voids=True)[0]
     state.whole[rows, key_state.STARTED] = 0
     state.whole[rows, key_state.EXPIRY] = at
     return made

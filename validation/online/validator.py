@@ -34,7 +34,7 @@ from pulse.core.keys import key_ranks
 from pulse.kernels.fit.truth_intervals import NO_TIME
 from pulse.kernels.validate import key_state
 from pulse.kernels.validate import validate as checks
-from pulse.kernels.validate.key_state import Layout
+from pulse.kernels.validate.key_state import StateLayout
 from pulse.kernels.validate.validate import validate
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import changes, check_columns, encode_keys, needed_columns, times
@@ -54,7 +54,7 @@ Key = tuple[object, ...]
 
 
 @dataclass
-class Counts:
+class ValidationCounts:
     """What became of tuples. Each is counted once, but for ``repaired``: intervals whose truth no model stated.
 
     ``extended`` ones kept to their key's model, which reaches further from then on.
@@ -72,21 +72,21 @@ class Counts:
     misplaced: int = 0  # no key, no time, or a time out of range
     repaired: int = 0
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: ValidationCounts) -> None:
         """Add another's."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
 class Pushed(NamedTuple):
-    """What a batch of tuples gave: ``kinds`` says per update row why it is there (codes of :mod:`pulse.kernels.validate.validate`).
+    """Updates of a batch of tuples; ``kinds`` gives the reason of each row (codes of :mod:`pulse.kernels.validate.validate`).
 
     ``late`` and ``not_finite``: the rows of those that were set aside for it, among the tuples that have a key and a time.
     """
 
     updates: Relation
     kinds: IntArray
-    counts: Counts
+    counts: ValidationCounts
     aside: pa.Table | None
     late: IntArray = _NONE
     not_finite: IntArray = _NONE
@@ -117,9 +117,9 @@ class Validator:
         self.state = ValidatorState({}, whole, real, self._unmodelled_schema.empty_table())
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> StateLayout:
         """What the columns of the state's numbers are."""
-        return Layout(len(self.spec.schema.modelled), self.spec.width)
+        return StateLayout(len(self.spec.schema.modelled), self.spec.width)
 
     def recall(self, state: ValidatorState) -> None:
         """Go on from what was known; a ``ValueError`` where that is of another stream, or does not fit together."""
@@ -162,7 +162,7 @@ class Validator:
     def push(self, table: pa.Table | pa.RecordBatch) -> Pushed:
         """Take tuples in order of arrival; what they change."""
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
-        schema, counts = self.spec.schema, Counts(tuples=table.num_rows)
+        schema, counts = self.spec.schema, ValidationCounts(tuples=table.num_rows)
         check_columns(table.schema, schema, "tuples")
         table, aside = placed(
             table.select([*needed_columns(schema), *whence_names(table)]), schema.key_names, schema.time
@@ -188,7 +188,7 @@ class Validator:
         )
 
     def _validate(
-        self, table: pa.Table, who: IntArray, counts: Counts
+        self, table: pa.Table, who: IntArray, counts: ValidationCounts
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Events of all rows, a chunk at a time."""
         spec, state = self.spec, self.state
@@ -206,7 +206,7 @@ class Validator:
                 t[some], made.columns, part, made.rules, spec.limits, spec.horizon, numbers_of_keys, gap
             )
             by_kind = events.counts(len(t[some]))
-            counts.add(Counts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
+            counts.add(ValidationCounts(**{name: int(by_kind[kind]) for name, kind in _KINDS.items()}))
             events.event[:, checks.ROW] += begin
             found.append(events)
         return (

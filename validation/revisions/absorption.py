@@ -25,7 +25,7 @@ from pulse.operators.data.updates import begins, ends
 from pulse.operators.fit.predictive_spec import PredictSpec
 
 
-class Tuples(NamedTuple):
+class TupleColumns(NamedTuple):
     """Corrected tuples by key and time: codes of keys, instants, values ``[A, n]``; ``table`` has their watched attributes."""
 
     code: IntArray
@@ -42,7 +42,9 @@ class InForce(NamedTuple):
     own: BoolArray
 
 
-def absorbed(spec: PredictSpec, tuples: Tuples, force: InForce, code: IntArray, t: IntArray) -> BoolArray:
+def absorbed(
+    spec: PredictSpec, tuples: TupleColumns, force: InForce, code: IntArray, t: IntArray
+) -> BoolArray:
     """Per corrected instant ``(code, t)``, whether the truth around it keeps to what was in force."""
     places = _Places(np.concatenate([tuples.t, t, begins(force.segments)]))
     at_tuple, at = places(tuples.code, tuples.t), places(code, t)
@@ -89,7 +91,9 @@ def _expanded(owner: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray
     return np.repeat(owner, counts), index
 
 
-def _near(spec: PredictSpec, tuples: Tuples, force: InForce, which: IntArray, row: IntArray) -> BoolArray:
+def _near(
+    spec: PredictSpec, tuples: TupleColumns, force: InForce, which: IntArray, row: IntArray
+) -> BoolArray:
     """Whether tuples are within the bound of the segments of these rows, and say the same of what is watched."""
     near = np.ones(len(which), bool)
     x = (tuples.t[which] - force.segments.ref[row]) / 1e6
@@ -105,7 +109,7 @@ def _near(spec: PredictSpec, tuples: Tuples, force: InForce, which: IntArray, ro
 
 
 def _held(
-    spec: PredictSpec, tuples: Tuples, force: InForce, piece: IntArray, begin: IntArray, places: _Places
+    spec: PredictSpec, tuples: TupleColumns, force: InForce, piece: IntArray, begin: IntArray, places: _Places
 ) -> BoolArray:
     """Whether the truth from each tuple ``piece`` to the next keeps to all segments on the way."""
     held = np.ones(len(piece), bool)

@@ -30,14 +30,14 @@ from pulse.core.time import format_instant
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.tuple_columns import check_columns
-from pulse.operators.data.updates import ends, listed, settled
+from pulse.operators.data.updates import apply_updates, ends, keys_in
 from pulse.operators.fit.predictive_spec import PredictSpec, candidates, numbers
 from pulse.operators.units.key_ends import Drops
 from pulse.validation.online.ended_keys import ceased, push_over, resumed
-from pulse.validation.online.validator import Counts, Pushed, Validator, ValidatorState
+from pulse.validation.online.validator import Pushed, ValidationCounts, Validator, ValidatorState
 from pulse.validation.revisions.batch import RevisionBatch, in_order, log_columns, plain
 from pulse.validation.revisions.element_matching import Elements
-from pulse.validation.revisions.replay import Replay, Revised
+from pulse.validation.revisions.replay import KeyRevision, Replay
 from pulse.validation.revisions.tuple_log import Chunk, KeptLog, TupleLog
 
 BY_RADIUS = "radius"
@@ -60,12 +60,12 @@ class Retention:
     rounding: float = 0.0
 
 
-class Taken(NamedTuple):
+class AcceptedTuples(NamedTuple):
     """What a batch led to; ``updates`` are of keys that are not revised."""
 
     updates: Relation
-    revised: Revised | None
-    counts: Counts
+    revised: KeyRevision | None
+    counts: ValidationCounts
     aside: pa.Table | None
     revisions: int = 0
     absorbed: int = 0
@@ -136,7 +136,7 @@ class History:
 
     def push(
         self, validator: Validator, table: pa.Table | pa.RecordBatch, drops: Drops | None = None
-    ) -> Taken:
+    ) -> AcceptedTuples:
         """Take tuples and revisions in order of arrival; what they change. Models end at ``drops`` of attributes."""
         table = table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
         schema, kind = self.schema, self.retention.kind
@@ -161,13 +161,13 @@ class History:
         elements = self._placed(batch, in_order(batch.elements, late))
         counts = replace(pushed.counts, tuples=table.num_rows, late=0, misplaced=batch.misplaced)
         if not len(elements):
-            return Taken(pushed.updates, None, counts, batch.aside())
+            return AcceptedTuples(pushed.updates, None, counts, batch.aside())
         work = Replay(self, validator, batch, elements, positions, drops)
         revised = work.revised(pushed.updates)
         updates = pushed.updates
         if revised is not None and updates.groups:
-            updates = updates.select_groups(np.flatnonzero(~listed(updates.keys, revised.keys)))
-        return Taken(updates, revised, counts, batch.aside(), work.applied, work.absorbed)
+            updates = updates.select_groups(np.flatnonzero(~keys_in(updates.keys, revised.keys)))
+        return AcceptedTuples(updates, revised, counts, batch.aside(), work.applied, work.absorbed)
 
     def _pushed(self, validator: Validator, insertions: pa.Table, drops: Drops | None) -> Pushed:
         """What tuples change; those that lie before the drop that ended their key are late."""
@@ -216,7 +216,7 @@ class History:
     def in_force(self) -> Relation:
         """All segments that revisions may still change, at rest."""
         if self.fresh:
-            self.segments, _ = settled(self.segments, Relation.concat(self.fresh))
+            self.segments, _ = apply_updates(self.segments, Relation.concat(self.fresh))
             self.fresh = []
         return self.segments
 

@@ -14,14 +14,14 @@ from pulse.core.regions import EARLIEST, LATEST
 from pulse.core.schema import StreamSchema
 from pulse.kernels.validate import key_state
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import begins, ends, listed, settled
+from pulse.operators.data.updates import apply_updates, begins, ends, keys_in
 from pulse.operators.output.diff import difference
 from pulse.operators.relational.spatial_grid import within_each
 from pulse.operators.units.key_ends import Drops
 from pulse.validation.online.ended_keys import ended_at, push_over, separated
 from pulse.validation.online.tighten import loose, restate
 from pulse.validation.online.validator import Key, Validator
-from pulse.validation.revisions.absorption import InForce, Tuples, absorbed
+from pulse.validation.revisions.absorption import InForce, TupleColumns, absorbed
 from pulse.validation.revisions.batch import RevisionBatch, plain
 from pulse.validation.revisions.element_matching import Elements, Pool
 from pulse.validation.revisions.tuple_log import Chunk, Found
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Revised:
+class KeyRevision:
     """Keys whose segments are others now. ``segments``: all of theirs from ``start`` on, in place of those before.
 
     What is in force differs from ``since`` until ``until`` at most.
@@ -89,7 +89,7 @@ class Replay:
         chunk = replace(pool.rows.take(added), order=pool.order[added])
         self.history.log.correct(found, pool.alive[:logged], chunk)
 
-    def revised(self, updates: Relation) -> Revised | None:
+    def revised(self, updates: Relation) -> KeyRevision | None:
         """Absorb what can be, replay the other keys; what is another now. ``updates`` are those of the same batch."""
         if not self.applied:
             return None
@@ -118,12 +118,12 @@ class Replay:
     def _in_force(self, keys: list[Key]) -> tuple[Relation, IntArray]:
         """What is in force of these keys, and the code of each row's key."""
         whole = self.history.in_force()
-        mine = whole.select_groups(np.flatnonzero(listed(whole.keys, self.validator.columns(keys))))
+        mine = whole.select_groups(np.flatnonzero(keys_in(whole.keys, self.validator.columns(keys))))
         code = {key: i for i, key in enumerate(keys)}
         of_group = np.array([code[key] for key in _group_keys(mine)], np.int64)
         return mine, of_group[mine.group] if mine.groups else np.zeros(0, np.int64)
 
-    def _tuples(self, keys: list[Key]) -> Tuples:
+    def _tuples(self, keys: list[Key]) -> TupleColumns:
         """The corrected tuples, each key's anchor before its own."""
         pool, anchor = self.pool, self.history.anchor
         left = pool.left()
@@ -138,9 +138,9 @@ class Replay:
         source = np.concatenate([np.zeros(len(of), np.int64), left])[order]
         values = np.concatenate([last, pool.values[:, left]], axis=1)[:, order]
         watched = pool.rows.table.select(list(self.history.spec.watched)).take(pa.array(source))
-        return Tuples(code[order], t[order], values, watched)
+        return TupleColumns(code[order], t[order], values, watched)
 
-    def _at_a_drop(self, keys: list[Key], tuples: Tuples, code: IntArray, t: IntArray) -> BoolArray:
+    def _at_a_drop(self, keys: list[Key], tuples: TupleColumns, code: IntArray, t: IntArray) -> BoolArray:
         """Which corrected instants have a drop between them and the tuple before or after: what is known ends elsewhere now."""
         if self.drops is None or not len(tuples.t):
             return np.zeros(len(t), bool)
@@ -167,7 +167,7 @@ class Replay:
 
     def _replayed(
         self, dirty: IntArray, keys: list[Key], segments: Relation, of_row: IntArray, updates: Relation
-    ) -> tuple[BoolArray, Revised]:
+    ) -> tuple[BoolArray, KeyRevision]:
         """Validate the tuples of these keys again, from their anchors; which keys moved, and what is in force of them."""
         history, validator, pool = self.history, self.validator, self.pool
         some = [keys[c] for c in dirty]
@@ -183,7 +183,7 @@ class Replay:
         restated = restate(again, loose(again))
         tuples = pool.rows.table.take(pa.array(rows))
         pushed = again.push(tuples) if self.drops is None else push_over(again, tuples, self.drops)
-        told, _ = settled(anchored, Relation.concat([restated, pushed.updates]), voids=True)
+        told, _ = apply_updates(anchored, Relation.concat([restated, pushed.updates]), voids=True)
         new = told.take(np.flatnonzero(told.certainty != ABSENT)).without_empty_groups()
         before, now = _newest(validator, some), _newest(again, some)
         validator.adopt(again, some)
@@ -202,8 +202,8 @@ class Replay:
         since, until = np.where(both, np.minimum(since, first), since), np.where(both, LATEST, until)
         at_moved = np.flatnonzero(moved)
         columns = validator.columns([some[i] for i in at_moved])
-        theirs_now = told.select_groups(np.flatnonzero(listed(told.keys, columns))) if told.groups else told
-        return moved, Revised(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
+        theirs_now = told.select_groups(np.flatnonzero(keys_in(told.keys, columns))) if told.groups else told
+        return moved, KeyRevision(columns, start[at_moved], since[at_moved], until[at_moved], theirs_now)
 
     def _first_end(self, before: IntArray, now: IntArray, dirty: IntArray) -> IntArray:
         """The first of two instants per key after which nothing is known of it; its first tuple where it had, or has, none."""
@@ -230,7 +230,7 @@ def replaced(
     for group, key in enumerate(_group_keys(held)):
         if key in code:
             from_[group] = start[code[key]]
-    rest, _ = settled(within_each(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
+    rest, _ = apply_updates(within_each(held, np.full(held.groups, EARLIEST), from_), new, voids=voids)
     return rest
 
 

@@ -28,14 +28,14 @@ _ALIGNED = 8
 _MOST_ITEMS = 1 << 20
 
 
-class EncodingError(PulseError, ValueError):
+class StateEncodingError(PulseError, ValueError):
     """Bytes that do not hold what is expected."""
 
 
-def refused(at: str, expected: str, got: object) -> EncodingError:
+def refused(at: str, expected: str, got: object) -> StateEncodingError:
     """The error of a place in kept state."""
     shown = repr(got) if isinstance(got, (int, float, str, bool, type(None))) else type(got).__name__
-    return EncodingError(
+    return StateEncodingError(
         f"kept state, at {at}: expected {expected}, got {shown[:80]}; it is damaged or was changed by somebody: restore it, or "
         "start the job on a new checkpoint with a new sink"
     )
@@ -108,7 +108,7 @@ class Codec(ABC):
 
     @abstractmethod
     def read(self, plain: Any, count: int, of: Reader, at: str) -> list[Any]:
-        """So many values, or an :class:`EncodingError` that names the place."""
+        """So many values, or an :class:`StateEncodingError` that names the place."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ def encode(form: Form, value: object) -> bytes:
 
 
 def decode(form: Form, data: bytes | memoryview) -> Any:
-    """What :func:`encode` wrote; an :class:`EncodingError` if it is anything else."""
+    """What :func:`encode` wrote; an :class:`StateEncodingError` if it is anything else."""
     told, view = _header(data)
     if told["form"] != form.name:
         raise refused("the beginning", f"state of kind '{form.name}'", told["form"])
     if told["layout"] != form.layout:
-        raise EncodingError(
+        raise StateEncodingError(
             f"state of kind '{form.name}': kept by another version of pulse, in a form that this one ({form.layout}) does not "
             "read; start the job on a new checkpoint with a new sink, or go on with that version"
         )

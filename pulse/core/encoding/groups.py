@@ -52,7 +52,7 @@ class Lists(Codec):
         return made
 
 
-class Tuples(Codec):
+class TupleCodec(Codec):
     """Tuples of a fixed number of items, each of its own type."""
 
     def __init__(self, items: Sequence[Codec]) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pulse.core.arrow_types import parse_type
 from pulse.core.encoding.arrays import ARRAY, TABLE, NumpyArrays
 from pulse.core.encoding.codec import Codec, Form
-from pulse.core.encoding.groups import Choices, Lists, Mappings, Records, Referred, Tuples
+from pulse.core.encoding.groups import Choices, Lists, Mappings, Records, Referred, TupleCodec
 from pulse.core.encoding.values import (
     BYTES,
     FLOAT,
@@ -111,7 +111,7 @@ class _Codecs:
         if origin is np.ndarray:
             return NumpyArrays(get_args(args[1])[0])
         if origin is tuple and not (len(args) == 2 and args[1] is Ellipsis):
-            return Tuples([self.of(one, at) for one in args])
+            return TupleCodec([self.of(one, at) for one in args])
         if origin is tuple:
             return Lists(self.of(args[0], at), tuple)
         if origin in _LISTS:

@@ -51,7 +51,7 @@ class Text(Codec):
         return found
 
 
-class Truth(Codec):
+class BooleanCodec(Codec):
     """``bool``."""
 
     layout = "bool"
@@ -81,7 +81,7 @@ class Nothing(Codec):
         return [None] * count
 
 
-class Numbers(Codec):
+class NumberCodec(Codec):
     """``int`` of 64 bits, or of any size if it is ``unbounded``, or ``float``; many of them in a buffer."""
 
     def __init__(self, kind: type[int] | type[float], *, unbounded: bool = False) -> None:
@@ -189,8 +189,15 @@ def _time(microseconds: int) -> datetime.time:
     return (_EPOCH + microseconds * _MICROSECOND).time()
 
 
-INT, FLOAT, TEXT, TRUTH, NOTHING, BYTES = Numbers(int), Numbers(float), Text(), Truth(), Nothing(), Bytes()
-WHOLE = Numbers(int, unbounded=True)
+INT, FLOAT, TEXT, TRUTH, NOTHING, BYTES = (
+    NumberCodec(int),
+    NumberCodec(float),
+    Text(),
+    BooleanCodec(),
+    Nothing(),
+    Bytes(),
+)
+WHOLE = NumberCodec(int, unbounded=True)
 FRACTION = Made("fraction", (WHOLE, WHOLE), lambda one: (one.numerator, one.denominator), _fraction)
 
 OTHERS: dict[type, Codec] = {

@@ -29,7 +29,7 @@ class PolynomialRuns(NamedTuple):
     runs: list[PPoly]
 
 
-class Pieces(NamedTuple):
+class PPolyPieces(NamedTuple):
     """Arrays of segments: ``models`` maps each attribute to coefficients of shape ``(n, k)``."""
 
     ref: IntArray
@@ -63,7 +63,7 @@ def to_ppoly(ranges: Ranges, c: FloatArray, origin: int | None) -> PolynomialRun
     return PolynomialRuns(origin, runs)
 
 
-def from_ppoly(runs: Mapping[str, PPoly | Sequence[PPoly]], origin: int) -> Pieces:
+def from_ppoly(runs: Mapping[str, PPoly | Sequence[PPoly]], origin: int) -> PPolyPieces:
     """Segments from the runs of each attribute, which must share their breakpoints.
 
     A reference is the whole microsecond nearest to a breakpoint; what is left is ``lo``, below a microsecond.
@@ -82,7 +82,7 @@ def from_ppoly(runs: Mapping[str, PPoly | Sequence[PPoly]], origin: int) -> Piec
             )
         models[name] = _lowest_first(parts)
     ref, lo, hi = _ranges(breakpoints or [], origin)
-    return Pieces(ref, lo, hi, {name: taylor_shift(c, -lo) for name, c in models.items()})
+    return PPolyPieces(ref, lo, hi, {name: taylor_shift(c, -lo) for name, c in models.items()})
 
 
 def _seconds(origin: int, ref: IntArray, offset: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from pulse.stream.units.unit_map import Units
 
 
 @dataclass(frozen=True)
-class Output:
+class DerivedOutput:
     """``name`` is made of ``inputs``; ``combine`` gives its map from theirs, or None where it has none.
 
     ``single`` says that the map of one alteration alone is enough: the output follows step by step.
@@ -28,7 +28,7 @@ class Output:
 class Derived:
     """What is known of the units of an operator's outputs; accents go through in the order they come."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[DerivedOutput, ...]
     stays: bool = False  # whether, at what came last, an output could not follow
     _inputs: Units = field(default_factory=Units)
     _units: Units = field(default_factory=Units)
@@ -72,7 +72,7 @@ class Derived:
     def units(self, known: tuple[Units, Units]) -> None:
         self._inputs, self._units = known
 
-    def _moved(self, output: Output, where: Description, position: int) -> Iterator[Accent]:
+    def _moved(self, output: DerivedOutput, where: Description, position: int) -> Iterator[Accent]:
         """From the units that the output is in to those that its inputs are in, where there are such."""
         found: dict[Affine, Description] = {}
         for piece, maps in self._pieces(output.inputs, where):

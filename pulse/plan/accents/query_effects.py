@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from pulse.plan.accents.operators import Abort, operator_of
 from pulse.plan.accents.routes import straight
-from pulse.plan.accents.trace import Fate, Verdict, ended
+from pulse.plan.accents.trace import AccentTrace, Verdict, ended
 from pulse.plan.nodes import Node
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control
 from pulse.stream.accents.log import AccentLog
@@ -39,7 +39,7 @@ class Accented:
     altered: tuple[tuple[str, Alteration], ...] = ()
     aborted_at: int | None = None
     reason: str = ""
-    fates: tuple[Fate, ...] = field(default=(), compare=False)
+    fates: tuple[AccentTrace, ...] = field(default=(), compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -94,7 +94,7 @@ def accented(
         plan, domains or {}, mode, frozenset(name for name, log in logs.items() if log.entangled)
     )
     passed: list[Accent] = []
-    fates: list[Fate] = []
+    fates: list[AccentTrace] = []
     for name, control in controls:
         verdicts: list[Verdict] | None = [] if told else None
         try:
@@ -102,7 +102,7 @@ def accented(
                 raise Abort(f"stream {name}: the policy is to stop at {control} on '{control.attribute}'")
             out = root.push(name, control, verdicts)
         except Abort as e:
-            fates.append(Fate(name, control, tuple(verdicts or ()), aborts=str(e)))
+            fates.append(AccentTrace(name, control, tuple(verdicts or ()), aborts=str(e)))
             return Accented(
                 plan.columns.time,
                 tuple(passed),
@@ -111,7 +111,7 @@ def accented(
                 fates=tuple(fates),
             )
         if told:
-            fates.append(Fate(name, control, tuple(verdicts or ()), tuple(out)))
+            fates.append(AccentTrace(name, control, tuple(verdicts or ()), tuple(out)))
         passed += [one for one in out if isinstance(one, Accent)]
     return Accented(plan.columns.time, tuple(passed), fates=tuple(fates))
 

@@ -25,7 +25,7 @@ from fractions import Fraction
 from pulse.core.columns import Columns
 from pulse.core.expression import Column, Expression, columns_of, transform
 from pulse.plan.accents.affine_image import restated
-from pulse.plan.accents.derived import Output
+from pulse.plan.accents.derived import DerivedOutput
 from pulse.plan.nodes import (
     Across,
     Exchange,
@@ -49,7 +49,7 @@ _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Sliding(Tumbling):
+class SlidingHandling(Tumbling):
     """Windows ``[t - size, t)`` that are told by their closing time ``t``: here both times have one name."""
 
     def touched(self, times: ValueSet) -> ValueSet:
@@ -84,7 +84,7 @@ class Handling:
     """
 
     signature: Signature | None = None
-    outputs: tuple[Output, ...] | None = None
+    outputs: tuple[DerivedOutput, ...] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     held: str = "its output stays in the units it has"
 
@@ -110,7 +110,7 @@ def handling(node: Node) -> Handling:
             assert isinstance(node.size, int)
             keys = node.input.columns.key_names
             time = node.input.columns.time
-            return _aggregate(node, keys, Sliding(time, time, Fraction(node.size)))
+            return _aggregate(node, keys, SlidingHandling(time, time, Fraction(node.size)))
         case Exchange() | Mirror():
             raise PlanError(f"accents: expected a plan before rewriting, got {type(node).__name__}")
     raise TypeError(f"plan: expected a node, got {type(node).__name__}")
@@ -135,7 +135,9 @@ def _scan(node: Scan) -> Handling:
         for name in dict.fromkeys((*own.modelled, *made))
     ]
     unmodelled = tuple(
-        Output(name, (name,), lambda _: IDENTITY, True) for name in own.unmodelled_names if name not in used
+        DerivedOutput(name, (name,), lambda _: IDENTITY, True)
+        for name in own.unmodelled_names
+        if name not in used
     )
     made_names = {name: f"{prefix}{name}" for name in made}
     return Handling(signature, (*outputs, *unmodelled), {**names, **made_names})
@@ -164,14 +166,18 @@ def _project(node: Project) -> Handling:
     outputs = tuple(_expression(name, e, before) for name, e in made)
     held = "its output would need several scales at once, and stays in the units it has"
     unmodelled = tuple(
-        Output(name, (name,), lambda _: IDENTITY, True) for name in before.unmodelled_names if name in kept
+        DerivedOutput(name, (name,), lambda _: IDENTITY, True)
+        for name in before.unmodelled_names
+        if name in kept
     )
     return Handling(signature, (*outputs, *unmodelled), names, held)
 
 
-def _expression(name: str, expression: Expression, before: Columns) -> Output:
+def _expression(name: str, expression: Expression, before: Columns) -> DerivedOutput:
     inputs = tuple(sorted(columns_of(expression) & set(before.modelled)))
-    return Output(name, inputs, lambda maps: restated(expression, maps), isinstance(expression, Column))
+    return DerivedOutput(
+        name, inputs, lambda maps: restated(expression, maps), isinstance(expression, Column)
+    )
 
 
 def _join(node: Join) -> Handling:
@@ -181,7 +187,7 @@ def _join(node: Join) -> Handling:
     return Handling(signature, None, {right: left for left, right in node.equal})
 
 
-def _aggregate(node: Across | Window, by: tuple[str, ...], window: Sliding | None) -> Handling:
+def _aggregate(node: Across | Window, by: tuple[str, ...], window: SlidingHandling | None) -> Handling:
     before = node.input.columns
     kept = (*by, before.time)
     signature = Signature(
@@ -195,7 +201,7 @@ def _aggregate(node: Across | Window, by: tuple[str, ...], window: Sliding | Non
     return Handling(signature, (_aggregated(node, before.points),), {}, held)
 
 
-def _aggregated(node: Across | Window, points: bool) -> Output:
+def _aggregated(node: Across | Window, points: bool) -> DerivedOutput:
     argument = node.argument
 
     def scaled(maps: Mapping[str, Affine]) -> Affine | None:
@@ -206,15 +212,15 @@ def _aggregated(node: Across | Window, points: bool) -> Output:
         return maps[argument]
 
     if node.function == "count":
-        return Output(node.output, (argument,), lambda _: IDENTITY, True)
+        return DerivedOutput(node.output, (argument,), lambda _: IDENTITY, True)
     if node.function != "sum":
-        return Output(node.output, (argument,), same, True)
+        return DerivedOutput(node.output, (argument,), same, True)
     if points or isinstance(node, Across):
-        return Output(node.output, (argument,), scaled)
+        return DerivedOutput(node.output, (argument,), scaled)
     assert isinstance(node.size, int)
     seconds = Fraction(node.size, _MICROSECONDS)
 
     def integral(maps: Mapping[str, Affine]) -> Affine:
         return Affine(maps[argument].a, maps[argument].b * seconds)
 
-    return Output(node.output, (argument,), integral, True)
+    return DerivedOutput(node.output, (argument,), integral, True)

@@ -23,7 +23,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Fate:
+class AccentTrace:
     """What becomes of one accent of a stream, operator by operator; ``aborts`` says why the query ends, if it does."""
 
     stream: str

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from pulse.core.schema import StreamSchema
 from pulse.runtime.accents.compacted_maps import BEFORE_ALL, listed
-from pulse.runtime.accents.stream_options import Hears
+from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.stream.accents.accents import Accent, AlterData, Control, Punctuation, is_alteration
 from pulse.stream.accents.log import AccentLog
 
 
 def checked(
     controls: Sequence[Control],
-    hears: Hears,
+    hears: AccentOptions,
     schema: StreamSchema,
     *,
     near: Sequence[Accent],

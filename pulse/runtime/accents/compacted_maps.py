@@ -24,11 +24,11 @@ _ONE = "value"  # units are kept by attribute; here there is one
 
 
 @dataclass
-class Turns:
+class CompactedMaps:
     """The alterations of one attribute: those that are settled, as maps of sets of rows, and later ones by instant.
 
     >>> from pulse.stream.units.affine import Affine
-    >>> found = Turns()
+    >>> found = CompactedMaps()
     >>> found.add([Alteration(at, Description.parse("s = 'A'"), Affine(2)) for at in range(1000)])
     >>> found.settle(997, "t")
     >>> len(found), len(found.recent)
@@ -166,12 +166,12 @@ def together(some: Iterable[Description]) -> Description:
     return rest
 
 
-def steps_of(turns: Mapping[str, Turns], time: str) -> dict[str, Steps]:
+def steps_of(turns: Mapping[str, CompactedMaps], time: str) -> dict[str, Steps]:
     """The steps of every attribute that has any."""
     return {name: one.steps(time) for name, one in turns.items() if not one.is_empty}
 
 
-def settle_all(turns: Mapping[str, Turns], horizon: int, time: str) -> None:
+def settle_all(turns: Mapping[str, CompactedMaps], horizon: int, time: str) -> None:
     """Settle the alterations of all attributes that have many."""
     for one in turns.values():
         if len(one.recent) >= FEW:

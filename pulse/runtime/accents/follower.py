@@ -33,11 +33,11 @@ from pulse.plan.nodes import scans
 from pulse.runtime.accents.compacted_maps import BEFORE_ALL, together
 from pulse.runtime.accents.output_units import instants, restated_changes
 from pulse.runtime.accents.parsing import of_line, of_row
-from pulse.runtime.accents.propagation import Ending, Through
-from pulse.runtime.accents.query_units import QueryAbortedError, Restating
+from pulse.runtime.accents.propagation import AccentPropagation, Ending
+from pulse.runtime.accents.query_units import OutputUnits, QueryAbortedError
 from pulse.runtime.accents.rounding import Shifts
 from pulse.runtime.accents.row_splitter import apart
-from pulse.runtime.accents.stream_state import Listening, of_keys
+from pulse.runtime.accents.stream_state import AccentState, of_keys
 from pulse.runtime.accents.to_base_units import (
     ROW,
     as_came,
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from pulse.validation.online.validator import Validator
 
 
-class KeptAccents(NamedTuple):
+class AccentSnapshot(NamedTuple):
     """What is kept of accents between batches: what follows from it, as how tuples are undone, is made anew."""
 
-    streams: dict[str, Listening]
-    through: Through
+    streams: dict[str, AccentState]
+    through: AccentPropagation
     closing: list[tuple[int, Description]]
 
 
@@ -71,7 +71,7 @@ class JobAbortedError(QueryAbortedError):
 
 
 @dataclass(frozen=True)
-class Heard:
+class DecodedBatch:
     """A batch without its accents: as it came, and in first units; what was set aside by stream, how many of it were tuples, how
     many accents and punctuations were taken, and the restating before them."""
 
@@ -79,13 +79,13 @@ class Heard:
     tables: Mapping[str, pa.Table]
     aside: Mapping[str, pa.Table]
     count: int = 0
-    before: Restating | None = None
+    before: OutputUnits | None = None
     refused: Mapping[str, pa.Table] = field(default_factory=dict)  # tuples: each place has its own
     recorded: Mapping[str, pa.Table] = field(default_factory=dict)  # those that were undone, before they were
     drops: Mapping[str, Drops] = field(default_factory=dict)  # after which nothing is known of keys
     shifts: Shifts = field(default_factory=dict)  # by which tuples were undone, so far
 
-    def told_by(self, place: int) -> Heard:
+    def told_by(self, place: int) -> DecodedBatch:
         """What one place of many says of accents: they all hear the same, and the first one tells."""
         return self if place == 0 else replace(self, aside={}, count=0)
 
@@ -106,22 +106,24 @@ class Follower:
     """
 
     predictor: Predictor
-    streams: dict[str, Listening] = field(default_factory=dict)
-    through: Through = field(default_factory=Through)
+    streams: dict[str, AccentState] = field(default_factory=dict)
+    through: AccentPropagation = field(default_factory=AccentPropagation)
     closing: list[tuple[int, Description]] = field(
         default_factory=list
     )  # rows of the answer, and until when they matter
-    restating: Restating | None = field(init=False)
+    restating: OutputUnits | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.restating = self.through.restating(self._answer_time)
         for name, hears in self.predictor.hears.items():
-            self.streams.setdefault(name, Listening.of(hears))
+            self.streams.setdefault(name, AccentState.of(hears))
 
-    def hear(self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None) -> Heard:
+    def hear(
+        self, tables: Mapping[str, pa.Table], lines: Mapping[str, Sequence[str]] | None = None
+    ) -> DecodedBatch:
         """Take a batch's rows, and lines that logs have gained: those are heard before the rows."""
         if not self.predictor.hears:
-            return Heard(tables, tables, {})
+            return DecodedBatch(tables, tables, {})
         before, count, new = self.restating, 0, list[tuple[str, Control]]()
         came, found = dict(tables), dict(tables)
         aside: dict[str, pa.Table] = {}
@@ -159,15 +161,15 @@ class Follower:
             if ends.gaps or ends.closed:
                 drops[name] = ends
         shifts = {name: one.shifts for name, one in self.streams.items() if one.shifts}
-        return Heard(came, found, aside, count, before, refused, recorded, drops, shifts)
+        return DecodedBatch(came, found, aside, count, before, refused, recorded, drops, shifts)
 
-    def said(self, heard: Heard, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
+    def said(self, heard: DecodedBatch, held: Relation, after: Relation, changes: pa.Table) -> pa.Table:
         """Changes in the units in force; ``held`` and ``after`` are the results at rest before and after them."""
         return restated_changes(
             self.predictor.standing, (heard.before, self.restating), (held, after), changes
         )
 
-    def told(self, stream: str, aside: pa.Table, heard: Heard) -> pa.Table:
+    def told(self, stream: str, aside: pa.Table, heard: DecodedBatch) -> pa.Table:
         """Tuples that a validator set aside, as they came, and without values that it was not given."""
         hears = self.predictor.hears.get(stream)
         if hears is None:
@@ -186,12 +188,12 @@ class Follower:
         return ending.reason if ending is not None and ending.reached(now) else ""
 
     @property
-    def state(self) -> KeptAccents:
+    def state(self) -> AccentSnapshot:
         """What is kept between batches."""
-        return KeptAccents(self.streams, self.through, self.closing)
+        return AccentSnapshot(self.streams, self.through, self.closing)
 
     @property
-    def kept(self) -> KeptAccents | None:
+    def kept(self) -> AccentSnapshot | None:
         """What is kept between batches, if the job follows any accents."""
         return self.state if self.predictor.hears else None
 
@@ -330,7 +332,7 @@ def reach(predictor: Predictor) -> int:
 
 
 def follow(
-    prediction: Prediction, follower: Follower, heard: Heard, watermark: int | None = None
+    prediction: Prediction, follower: Follower, heard: DecodedBatch, watermark: int | None = None
 ) -> Emission:
     """Push a batch that was heard; what it changes, in the units in force."""
     assert prediction.state is not None
@@ -342,7 +344,7 @@ def follow(
     return replace(emission, changes=changes, **with_aside(emission, follower, heard, changes.num_rows))
 
 
-def with_aside(emission: Emission, follower: Follower, heard: Heard, changes: int) -> dict[str, Any]:
+def with_aside(emission: Emission, follower: Follower, heard: DecodedBatch, changes: int) -> dict[str, Any]:
     """Tuples and accents that were set aside, and the figures with them."""
     aside = {stream: follower.told(stream, one, heard) for stream, one in emission.aside.items()}
     more = 0

@@ -22,17 +22,17 @@ from pulse.kernels.pieces.step_maps import cut_at_steps, restate
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.operators.units.apply_maps import described_columns
-from pulse.runtime.accents.query_units import Restating
+from pulse.runtime.accents.query_units import OutputUnits
 from pulse.runtime.accents.to_base_units import whole
-from pulse.runtime.incremental.continuous_query import Standing, selected
+from pulse.runtime.incremental.continuous_query import ContinuousQuery, selected
 from pulse.stream.units.step_maps import Located
 
 _FROM = "\0from"  # the row of the changelog that a segment is a part of
 
 
 def restated_changes(
-    standing: Standing,
-    restating: tuple[Restating | None, Restating | None],
+    standing: ContinuousQuery,
+    restating: tuple[OutputUnits | None, OutputUnits | None],
     results: tuple[Relation, Relation],
     changes: pa.Table,
 ) -> pa.Table:
@@ -59,7 +59,7 @@ def restated_changes(
     return pa.concat_tables([again, told.cast(changes.schema)]) if again.num_rows else told
 
 
-def _parted(before: Restating | None, now: Restating | None) -> int | None:
+def _parted(before: OutputUnits | None, now: OutputUnits | None) -> int | None:
     """The first instant at which two may restate differently; None where they are the same."""
     if before is now:
         return None
@@ -86,19 +86,19 @@ def _reaching(held: Relation, since: int) -> Relation:
     return held if len(late) == len(held) else held.take(late)
 
 
-def _as(restating: Restating | None, relation: Relation) -> Relation:
+def _as(restating: OutputUnits | None, relation: Relation) -> Relation:
     return relation if restating is None else restating.segments(relation).without_empty_groups()
 
 
-def _compared(standing: Standing, old: Relation, new: Relation) -> pa.Table:
+def _compared(standing: ContinuousQuery, old: Relation, new: Relation) -> pa.Table:
     return difference(selected(old, standing.output), selected(new, standing.output)).table
 
 
-def _only_alters(restating: Restating | None) -> bool:
+def _only_alters(restating: OutputUnits | None) -> bool:
     return restating is None or (not restating.cease.steps and restating.end is None)
 
 
-def _said_again(held: Relation, before: Restating | None, now: Restating | None) -> pa.Table:
+def _said_again(held: Relation, before: OutputUnits | None, now: OutputUnits | None) -> pa.Table:
     """The parts of results that are restated otherwise now: each as it was said, and right after it as it is now."""
     parts = _Parts.of(held.ref, held.lo, held.hi)
     for name in held.columns.modelled:
@@ -122,7 +122,7 @@ def _said_again(held: Relation, before: Restating | None, now: Restating | None)
     return said.append_column("kind", pa.array(np.where(new, "+U", "-U"), pa.string()))
 
 
-def _told(restating: Restating | None, output: Columns) -> bool:
+def _told(restating: OutputUnits | None, output: Columns) -> bool:
     """Whether the output's own columns tell which rows are restated."""
     if restating is None:
         return True
@@ -130,7 +130,7 @@ def _told(restating: Restating | None, output: Columns) -> bool:
     return all(name in output.names for steps in every for name in steps.columns)
 
 
-def _rows(changes: pa.Table, output: Columns, restating: Restating) -> pa.Table:
+def _rows(changes: pa.Table, output: Columns, restating: OutputUnits) -> pa.Table:
     """Rows of a changelog restated; the parts of an old row each right before those of the new one."""
     if not changes.num_rows:
         return changes
@@ -225,7 +225,7 @@ def _paired(row: IntArray, new: BoolArray) -> IntArray:
     return np.lexsort((new, np.arange(len(row)) - first, row - new))
 
 
-def _rows_cut_short(changes: pa.Table, output: Columns, restating: Restating) -> pa.Table:
+def _rows_cut_short(changes: pa.Table, output: Columns, restating: OutputUnits) -> pa.Table:
     """The same where rows end, as an attribute is not there or the query ends."""
     n = changes.num_rows
     batch = changes.combine_chunks().to_batches()[0]

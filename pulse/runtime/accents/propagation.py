@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.plan.accents.derived import described
 from pulse.plan.accents.operators import Known, Operators
 from pulse.plan.accents.routes import route
 from pulse.plan.accents.trace import ended
 from pulse.plan.nodes import Node
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, FEW, Turns, steps_of, together
-from pulse.runtime.accents.query_units import Restating
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, FEW, CompactedMaps, steps_of, together
+from pulse.runtime.accents.query_units import OutputUnits
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, Control, Punctuation
 from pulse.stream.descriptions.description import FALSE, Description
 from pulse.stream.propagation.state import Mode
@@ -50,12 +50,14 @@ def _routes(plan: Node, mode: Mode) -> dict[Any, Any]:
 
 
 @dataclass
-class Through:
+class AccentPropagation:
     """What accents of all streams have done to a job's results. Picklable."""
 
-    altered: dict[str, Turns] = field(default_factory=dict)  # by attribute of the answer
-    ends: dict[str, Turns] = field(default_factory=dict)
-    inputs: dict[tuple[str, str], Turns] = field(default_factory=dict)  # settled alter data, by its route
+    altered: dict[str, CompactedMaps] = field(default_factory=dict)  # by attribute of the answer
+    ends: dict[str, CompactedMaps] = field(default_factory=dict)
+    inputs: dict[tuple[str, str], CompactedMaps] = field(
+        default_factory=dict
+    )  # settled alter data, by its route
     closed: dict[str, Description] = field(default_factory=dict)  # settled punctuation, likewise
     tail: list[tuple[str, Control]] = field(default_factory=list)
     before: tuple[Known, ...] | None = (
@@ -104,7 +106,7 @@ class Through:
             for stream, one in old:
                 if isinstance(one, Accent) and isinstance(one.primitive, AlterData):
                     change = Alteration(one.position, one.description, one.primitive.alpha)
-                    self.inputs.setdefault((stream, one.attribute), Turns()).add([change])
+                    self.inputs.setdefault((stream, one.attribute), CompactedMaps()).add([change])
                 elif isinstance(one, Punctuation):
                     self.closed[stream] = together([self.closed.get(stream, FALSE), one.description])
             for (stream, _), turns in self.inputs.items():
@@ -122,13 +124,13 @@ class Through:
         for one in (*self.altered.values(), *self.ends.values()):
             one.forget(rows)
 
-    def restating(self, time: str) -> Restating | None:
+    def restating(self, time: str) -> OutputUnits | None:
         """What is done to results."""
         alter, cease = steps_of(self.altered, time), steps_of(self.ends, time)
         if not alter and not cease and self.ending is None:
             return None
         end, reason = (None, "") if self.ending is None else self.ending[:2]
-        return Restating(Alter(alter), Cease(cease), end, reason)
+        return OutputUnits(Alter(alter), Presence(cease), end, reason)
 
     # -- by route -------------------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class Through:
             return False
         for out, map, names in found:
             one = Alteration(control.position, described(control.description, names), map)
-            self.altered.setdefault(out, Turns()).add([one])
+            self.altered.setdefault(out, CompactedMaps()).add([one])
         return True
 
     # -- through the operators ------------------------------------------------------------------------------
@@ -213,4 +215,4 @@ class Through:
                 added = isinstance(one.primitive, AddAttribute)
                 turns, map = self.ends, Affine("1/2") if added else Affine(2)
             change = Alteration(one.position, one.description, map)
-            turns.setdefault(one.attribute, Turns()).add([change])
+            turns.setdefault(one.attribute, CompactedMaps()).add([change])

@@ -19,22 +19,22 @@ from pulse.core.schema import Truth
 from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.operators.units.to_base_units import UndoneRounding
 from pulse.plan.accents.query_effects import Accented, accented
 from pulse.plan.nodes import Across, Node, scans, walk
-from pulse.runtime.accents.stored_units import Undoing
+from pulse.runtime.accents.stored_units import InputUnits
 from pulse.store.accent_log import log_from, unknown
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from pulse.stream.accents.accents import AccentError
 from pulse.stream.accents.admissibility import UnsupportedAccentError
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain
+from pulse.stream.propagation.receive import AbortedError
 from pulse.stream.propagation.state import Mode
 from pulse.stream.units.step_maps import Located
-from tests.oracles.plan_of_rows import AbortedError
 
 AS_OF = " as of "
 
@@ -65,11 +65,11 @@ class Evolution:
 
 
 @dataclass(frozen=True)
-class Restating:
+class OutputUnits:
     """What is done to an answer. ``end`` is the instant at which the query ends, and ``reason`` why."""
 
     alter: Alter
-    cease: Cease
+    cease: Presence
     end: int | None = None
     reason: str = ""
 
@@ -104,8 +104,8 @@ class Restating:
 class JobAccents:
     """For the streams of a plan by the names of its scans; picklable."""
 
-    undoing: Mapping[str, Undoing] = field(default_factory=dict)
-    restating: Restating | None = None
+    undoing: Mapping[str, InputUnits] = field(default_factory=dict)
+    restating: OutputUnits | None = None
 
     @property
     def ends(self) -> str:
@@ -122,7 +122,7 @@ NO_ACCENTS = JobAccents()
 AS_STORED = Evolution()
 
 
-def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> dict[str, AccentLog]:
+def logs_of(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution) -> dict[str, AccentLog]:
     """The logs of the streams that a plan reads: those stored with their models, or given."""
     found: dict[str, AccentLog] = {}
     for name in sorted({scan.stream for scan in scans(plan)}):
@@ -143,7 +143,7 @@ def logs_of(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> di
 
 def follow(
     plan: Node,
-    paths: Mapping[str, Stored],
+    paths: Mapping[str, ModelRef],
     evolution: Evolution,
     *,
     told: bool = False,
@@ -159,7 +159,7 @@ def follow(
     return accented(plan, logs, policies=policies, domains=domains, mode=evolution.mode, told=told)
 
 
-def job_accents(plan: Node, paths: Mapping[str, Stored], evolution: Evolution) -> JobAccents:
+def job_accents(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution) -> JobAccents:
     """What the workers of a job do about accents."""
     logs = logs_of(plan, paths, evolution)
     if not logs:
@@ -182,7 +182,7 @@ _planned: dict[Any, JobAccents] = {}
 
 
 def _made(
-    plan: Node, paths: Mapping[str, Stored], evolution: Evolution, logs: Mapping[str, AccentLog]
+    plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution, logs: Mapping[str, AccentLog]
 ) -> JobAccents:
     found = follow(plan, paths, evolution, logs=logs)
     undoing = {
@@ -192,7 +192,7 @@ def _made(
     }
     if found.is_empty:
         return JobAccents(undoing)
-    restating = Restating(Alter(found.steps()), Cease(found.ends()), found.aborted_at, found.reason)
+    restating = OutputUnits(Alter(found.steps()), Presence(found.ends()), found.aborted_at, found.reason)
     return JobAccents(undoing, restating)
 
 
@@ -200,11 +200,11 @@ def _policy(evolution: Evolution, name: str) -> Policy:
     return evolution.policies.get(name, evolution.policies.get(name.partition(AS_OF)[0], Policy()))
 
 
-def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
+def _undoing(model: Model, log: AccentLog, policy: Policy) -> InputUnits | None:
     """From what is stored to what the query is evaluated on: the units of the start, but for what is ignored."""
     time = model.schema.time
     evolving = Alter(log.evolving(policy).steps(time)).inverse()
-    cease = Cease(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
+    cease = Presence(log.evolving(policy).told(model.schema).gaps(model.schema), stored=True)
     if model.manifest.accents is None:
         # A tuple of before is held until the next one, whatever the accent: only what begins after it is surely in its units.
         held, lines = (
@@ -216,14 +216,14 @@ def _undoing(model: Model, log: AccentLog, policy: Policy) -> Undoing | None:
         rounding = UndoneRounding.of(log, model.schema)
         if not log.ignored(policy).steps(time):
             there = cease.steps or rounding is not None
-            return Undoing((), _name(log, policy), cease, rounding) if there else None
+            return InputUnits((), _name(log, policy), cease, rounding) if there else None
         if log.needs_tuples(model.schema):
             raise UnsupportedAccentError(
                 f"{model.path}: its fit undid accents that only its tuples can tell, and so cannot show values as recorded, as "
                 "the policy to ignore alter data asks; fit the tuples without these accents"
             )
-        return Undoing((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
-    return Undoing(alters, _name(log, policy), cease)
+        return InputUnits((Alter(log.steps(time)), evolving), _name(log, policy), cease, rounding)
+    return InputUnits(alters, _name(log, policy), cease)
 
 
 def _name(log: AccentLog, policy: Policy) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pulse.operators.units.to_base_units import with_rounding
-from pulse.validation.revisions.history import Taken
+from pulse.validation.revisions.history import AcceptedTuples
 
 Shifts = Mapping[str, Mapping[str, float]]
 """By stream and attribute, the largest shift by which its tuples were undone."""
 
 
-def rounded(taken: Mapping[str, Taken], shifts: Shifts) -> dict[str, Taken]:
+def rounded(taken: Mapping[str, AcceptedTuples], shifts: Shifts) -> dict[str, AcceptedTuples]:
     """Add to the bounds of models what rounding did to their tuples as these were undone.
 
     Validators check tuples in the units of the start, which are doubles near what was recorded: the truth is within the models'

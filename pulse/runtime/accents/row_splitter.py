@@ -16,7 +16,7 @@ from pulse.runtime.accents.to_base_units import encoded, whole
 _STRETCH = 1000  # rows that are copied as fast as one stretch of them is found
 
 
-class Apart(NamedTuple):
+class SplitRows(NamedTuple):
     """A batch's tuples, with keys told by codes where accents are among them; the place of the last accent before each, None
     where there is none in the batch; and the accents with their places, times and texts."""
 
@@ -25,11 +25,11 @@ class Apart(NamedTuple):
     said: list[tuple[int, int | None, str]]
 
 
-def apart(table: pa.Table, column: str, time: str, keys: Collection[str]) -> Apart:
+def apart(table: pa.Table, column: str, time: str, keys: Collection[str]) -> SplitRows:
     """The tuples of a batch and its accents, which are in this ``column``."""
     data, places = table.drop_columns([column]), accent_rows(table, column)
     if not len(places):
-        return Apart(data, None, [])
+        return SplitRows(data, None, [])
     told = table.select([time, column]).take(pa.array(places))
     missing = told.column(time).is_null().to_pylist()
     at, texts = instants(told.column(time)), told.column(column).to_pylist()
@@ -39,7 +39,7 @@ def apart(table: pa.Table, column: str, time: str, keys: Collection[str]) -> Apa
     ]
     lengths = np.diff(np.concatenate(([-1], places, [table.num_rows]))) - 1
     rows = np.repeat(np.concatenate(([0], places)), lengths)
-    return Apart(_without(encoded(data, keys), places, lengths), rows, said)
+    return SplitRows(_without(encoded(data, keys), places, lengths), rows, said)
 
 
 def accent_rows(table: pa.Table, column: str) -> IntArray:

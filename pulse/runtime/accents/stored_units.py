@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pulse.operators.data.relation import Relation
-from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.operators.units.to_base_units import UndoneRounding
 
 
 @dataclass(frozen=True)
-class Undoing:
+class InputUnits:
     """What is done to the segments of a stream that are read; ``name`` tells it from any other."""
 
     alters: tuple[Alter, ...] = field(compare=False)
     name: str = ""
     # Where there is nothing, whatever a model holds across it.
-    cease: Cease = field(default=Cease({}), compare=False)
+    cease: Presence = field(default=Presence({}), compare=False)
     # What the fit rounded when it undid the tuples.
     rounding: UndoneRounding | None = field(default=None, compare=False)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Hears:
+class AccentOptions:
     """How a stream's accents come: in a ``column`` of its rows, else from a log. ``attributes`` are all that its data has,
     ``unread`` those of its models that the query does not read, ``absent`` those that are not there until an accent adds
     them. ``domain`` promises the values of its keys."""
@@ -51,7 +51,7 @@ class Hears:
         domain: Domain = NO_PROMISES,
         others: Iterable[tuple[str, pa.DataType]] = (),
         fixed: Iterable[tuple[str, str]] = (),
-    ) -> Hears:
+    ) -> AccentOptions:
         """With what the query does not read found out."""
         spec = predictor.specs[stream]
         formed = {name for _, formula in spec.models for name in columns_of(formula)}

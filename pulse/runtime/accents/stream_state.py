@@ -19,10 +19,10 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.units.to_base_units import RawUndo, lacks
 from pulse.runtime.accents.admission import checked
-from pulse.runtime.accents.compacted_maps import BEFORE_ALL, Turns, settle_all, steps_of, together
-from pulse.runtime.accents.stream_options import Hears
-from pulse.runtime.accents.to_base_units import ROW, TupleUndoing, blank, matching
-from pulse.runtime.accents.tuple_maps import CONTRADICTS, RawTurns, raw_undo, undone_tuples
+from pulse.runtime.accents.compacted_maps import BEFORE_ALL, CompactedMaps, settle_all, steps_of, together
+from pulse.runtime.accents.stream_options import AccentOptions
+from pulse.runtime.accents.to_base_units import ROW, TuplesToBaseUnits, blank, matching
+from pulse.runtime.accents.tuple_maps import CONTRADICTS, TupleMaps, raw_undo, undone_tuples
 from pulse.stream.accents.accents import (
     Accent,
     AccentError,
@@ -46,14 +46,14 @@ _END = 1 << 62
 
 
 @dataclass
-class Listening:
+class AccentState:
     """All that is known of one stream's accents. Picklable.
 
     ``since`` of what is said in the stream itself is a place among the rows of the batch at hand; before that batch, all.
     """
 
-    undo: dict[str, Turns] = field(default_factory=dict)
-    gone: dict[str, Turns] = field(default_factory=dict)
+    undo: dict[str, CompactedMaps] = field(default_factory=dict)
+    gone: dict[str, CompactedMaps] = field(default_factory=dict)
     exists: Existence | None = None  # None: nothing has come or gone
     moved: frozenset[str] = frozenset()  # what has come or gone, or is yet to come
     near: list[Accent] = field(default_factory=list)  # recent alter data, to tell what is said twice
@@ -62,23 +62,29 @@ class Listening:
     # Punctuation of the batch at hand, by place.
     closing: list[tuple[int, Description]] = field(default_factory=list)
     freed: Description = FALSE  # of keys, of which validators know nothing any more
-    undoing: TupleUndoing | RawUndo | None = None
-    raw: RawTurns | None = None  # instead of undo and gone, once only tuples tell
+    undoing: TuplesToBaseUnits | RawUndo | None = None
+    raw: TupleMaps | None = None  # instead of undo and gone, once only tuples tell
     spoken: frozenset[str] = frozenset()  # what descriptions speak of
-    drops: dict[str, Turns] = field(default_factory=dict)  # by instants, of what is modelled and read
+    drops: dict[str, CompactedMaps] = field(default_factory=dict)  # by instants, of what is modelled and read
     # By attribute, the largest shift that undid tuples so far: models may be of tuples from before.
     shifts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, hears: Hears) -> Listening:
+    def of(cls, hears: AccentOptions) -> AccentState:
         """Before anything was said."""
-        gone = {name: Turns(recent=[Alteration(BEFORE_ALL, TRUE, Affine(2))]) for name in hears.absent}
+        gone = {
+            name: CompactedMaps(recent=[Alteration(BEFORE_ALL, TRUE, Affine(2))]) for name in hears.absent
+        }
         return cls(gone=gone, moved=frozenset(hears.absent))
 
     # -- accents --------------------------------------------------------------------------------------------
 
     def take(
-        self, controls: Sequence[Control], places: Sequence[int] | None, hears: Hears, schema: StreamSchema
+        self,
+        controls: Sequence[Control],
+        places: Sequence[int] | None,
+        hears: AccentOptions,
+        schema: StreamSchema,
     ) -> list[Control]:
         """Add controls, at their ``places`` in the stream or in a log, or raise what is wrong with one and leave all as it is."""
         last = self.last
@@ -105,7 +111,11 @@ class Listening:
         return taken
 
     def _tell_raw(
-        self, controls: Sequence[Control], places: Sequence[int] | None, hears: Hears, schema: StreamSchema
+        self,
+        controls: Sequence[Control],
+        places: Sequence[int] | None,
+        hears: AccentOptions,
+        schema: StreamSchema,
     ) -> None:
         """Go over to what only tuples tell where controls ask for it; an error, and nothing done, where none can follow."""
         evolving = [
@@ -127,7 +137,7 @@ class Listening:
             elif one.attribute in needed:
                 added = isinstance(one.primitive, AddAttribute)
                 moves.append(coming(one.attribute, at, one.description, added=added))
-        raw = (RawTurns.of(self.undo, self.gone) if self.raw is None else self.raw).with_(moves)
+        raw = (TupleMaps.of(self.undo, self.gone) if self.raw is None else self.raw).with_(moves)
         by = schema.time if places is None else ROW
         undoing = raw_undo(self._closed(raw, by), schema, by, hears.unread)
         self.raw, self.undoing, self.spoken, self.undo, self.gone = raw, undoing, spoken, {}, {}
@@ -146,7 +156,9 @@ class Listening:
                 altered.add(one.attribute)
         return False
 
-    def _note(self, control: Control, at: int, hears: Hears, schema: StreamSchema, by_time: bool) -> None:
+    def _note(
+        self, control: Control, at: int, hears: AccentOptions, schema: StreamSchema, by_time: bool
+    ) -> None:
         if isinstance(control, Punctuation):
             said = control.description if self.raw is None else self.raw.back(control.description, at)
             self.closing.append((-1 if by_time else at, said))
@@ -166,9 +178,9 @@ class Listening:
         else:
             added = isinstance(control.primitive, AddAttribute)
             turns, map = self.gone, Affine("1/2") if added else Affine(2)
-        turns.setdefault(control.attribute, Turns()).add([Alteration(at, control.description, map)])
+        turns.setdefault(control.attribute, CompactedMaps()).add([Alteration(at, control.description, map)])
 
-    def _note_drop(self, accent: Accent, at: int, hears: Hears, schema: StreamSchema) -> None:
+    def _note_drop(self, accent: Accent, at: int, hears: AccentOptions, schema: StreamSchema) -> None:
         """Note when what is modelled comes and goes for whole keys; what only values of tuples tell ends no model."""
         if accent.attribute not in schema.modelled_names or accent.attribute in hears.unread:
             return
@@ -177,7 +189,7 @@ class Listening:
         said = accent.description if self.raw is None else self.raw.back(accent.description, at)
         if said.attributes <= {*schema.key_names, schema.time}:
             map = Affine("1/2") if isinstance(accent.primitive, AddAttribute) else Affine(2)
-            turns = self.drops.setdefault(accent.attribute, Turns())
+            turns = self.drops.setdefault(accent.attribute, CompactedMaps())
             turns.add([Alteration(accent.position, said, map)])
 
     def gaps(self, time: str) -> dict[str, Steps]:
@@ -187,27 +199,27 @@ class Listening:
     # -- tuples ---------------------------------------------------------------------------------------------
 
     def fitting(
-        self, table: pa.Table, rows: IntArray, by: str, hears: Hears, schema: StreamSchema
-    ) -> Fitting:
+        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions, schema: StreamSchema
+    ) -> Rebased:
         """A batch in first units. ``rows``: the instants of tuples (``by`` is the time) or their places (:data:`ROW`)."""
         if self.raw is not None:
             return self._raw_fitting(table, rows, by, hears, schema)
         unfit = list(self._unfit(table, rows, by, hears))
         table, rows, aside = _parted(table, rows, unfit)
         if self.undoing is None:
-            self.undoing = TupleUndoing.of(self.undo, self.gone, by)
-        assert isinstance(self.undoing, TupleUndoing)
+            self.undoing = TuplesToBaseUnits.of(self.undo, self.gone, by)
+        assert isinstance(self.undoing, TuplesToBaseUnits)
         self._note_shifts(self.undoing.shifts)
         if not table.num_rows or self.undoing.is_empty:
-            return Fitting(table, blank(table, hears.unread), aside)
+            return Rebased(table, blank(table, hears.unread), aside)
         lost = [(lacks(name), bad) for name, bad in self.undoing.lacking(table, rows, hears.unread)]
         there, rows, lacking = _parted(table, rows, lost)
         undone = self.undoing.tuples(there, rows, hears.unread)
-        return Fitting(table, blank(undone, hears.unread), aside + lacking)
+        return Rebased(table, blank(undone, hears.unread), aside + lacking)
 
     def _raw_fitting(
-        self, table: pa.Table, rows: IntArray, by: str, hears: Hears, schema: StreamSchema
-    ) -> Fitting:
+        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions, schema: StreamSchema
+    ) -> Rebased:
         """The same, where only the tuples tell: what is said of rows is compared with them once they are undone."""
         assert self.raw is not None
         if self.undoing is None:
@@ -226,21 +238,21 @@ class Listening:
             gone |= more
         came = found.table.filter(pa.array(~bad)) if bad.any() else found.table
         there = found.table.filter(pa.array(~gone)) if gone.any() else found.table
-        return Fitting(came, blank(there, hears.unread), aside)
+        return Rebased(came, blank(there, hears.unread), aside)
 
     def _note_shifts(self, shifts: Mapping[str, float]) -> None:
         for name, shift in shifts.items():
             if shift > self.shifts.get(name, EXACT):
                 self.shifts[name] = shift
 
-    def _closed(self, raw: RawTurns, by: str) -> RawTurns:
+    def _closed(self, raw: TupleMaps, by: str) -> TupleMaps:
         """With what punctuation closes: in the stream each from its place on, in a log whatever the time."""
         if by == ROW:
             return raw.closed(self.closed, self.closing)
         return raw.closed(together([self.closed, *(where for _, where in self.closing)]), [])
 
     def _unfit(
-        self, table: pa.Table, rows: IntArray, by: str, hears: Hears
+        self, table: pa.Table, rows: IntArray, by: str, hears: AccentOptions
     ) -> Iterator[tuple[str, BoolArray]]:
         """Which tuples punctuation excludes, and which have keys that are not declared; with the reason."""
         places = rows if by == ROW else np.zeros(len(rows), np.int64)
@@ -250,7 +262,7 @@ class Listening:
             yield CONTRADICTS, matching(table, said, places)
         yield from self._undeclared(table, hears)
 
-    def _undeclared(self, table: pa.Table, hears: Hears) -> Iterator[tuple[str, BoolArray]]:
+    def _undeclared(self, table: pa.Table, hears: AccentOptions) -> Iterator[tuple[str, BoolArray]]:
         if table.num_rows and not hears.undeclared.is_empty:
             yield UNDECLARED, matching(table, [(-1, hears.undeclared)], np.zeros(table.num_rows, np.int64))
 
@@ -336,7 +348,7 @@ class Listening:
         return validator.close(matching(known, [(-1, closed)], np.zeros(count, np.int64)))
 
 
-class Fitting(NamedTuple):
+class Rebased(NamedTuple):
     """A batch's tuples: those that may have come, with times of the start, those that can be modelled in first units, and the
     others as they came, with a reason."""
 
@@ -381,7 +393,7 @@ def _told_by(exists: Existence | None, one: Accent) -> set[str]:
 
 
 def _after(
-    exists: Existence | None, one: Accent, moved: Collection[str], hears: Hears, schema: StreamSchema
+    exists: Existence | None, one: Accent, moved: Collection[str], hears: AccentOptions, schema: StreamSchema
 ) -> Existence:
     if exists is None:
         known = dict.fromkeys((*schema.names, *hears.attributes))

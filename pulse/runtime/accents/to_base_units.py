@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.runtime.accents.compacted_maps import Turns, steps_of
+from pulse.runtime.accents.compacted_maps import CompactedMaps, steps_of
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
@@ -20,14 +20,16 @@ ROW = "\0row"  # the name of the place of a row: no attribute is called so
 
 
 @dataclass(frozen=True)
-class TupleUndoing:
+class TuplesToBaseUnits:
     """What undoes a stream's accents, by attribute; ``gone``: the scale is above 1 where it is not there."""
 
     altered: Mapping[str, Steps]
     gone: Mapping[str, Steps]
 
     @classmethod
-    def of(cls, undo: Mapping[str, Turns], gone: Mapping[str, Turns], by: str) -> TupleUndoing:
+    def of(
+        cls, undo: Mapping[str, CompactedMaps], gone: Mapping[str, CompactedMaps], by: str
+    ) -> TuplesToBaseUnits:
         """Alterations by the time of that name, or by the places of rows (:data:`ROW`)."""
         return cls({name: one.inverse() for name, one in steps_of(undo, by).items()}, steps_of(gone, by))
 

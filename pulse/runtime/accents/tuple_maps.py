@@ -18,7 +18,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.schema import StreamSchema
 from pulse.operators.units.to_base_units import RawUndo, lacks
-from pulse.runtime.accents.compacted_maps import Turns, said_after
+from pulse.runtime.accents.compacted_maps import CompactedMaps, said_after
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.recorded_units import Move, RawUnits, absence, coming, recorded_units
@@ -31,14 +31,14 @@ _CLOSED = "\0closed"  # is absent where punctuation says that nothing comes
 
 
 @dataclass
-class RawTurns:
+class TupleMaps:
     """All alterations of a stream, and what has come and gone: settled ones as units, later ones in their order. Picklable."""
 
     settled: Units = field(default_factory=Units)
     recent: list[Move] = field(default_factory=list)
 
     @classmethod
-    def of(cls, undo: Mapping[str, Turns], gone: Mapping[str, Turns]) -> RawTurns:
+    def of(cls, undo: Mapping[str, CompactedMaps], gone: Mapping[str, CompactedMaps]) -> TupleMaps:
         """What was kept by attribute, as long as no description spoke of what is altered."""
         every = {**undo, **{absence(name): one for name, one in gone.items()}}
         settled = {name: cells for name, one in every.items() if (cells := one.cells)}
@@ -49,9 +49,9 @@ class RawTurns:
         cells = [where for own in self.settled.cells.values() for where in own.values()]
         return sum(len(where.boxes) for where in cells) + len(self.recent)
 
-    def with_(self, more: Collection[Move]) -> RawTurns:
+    def with_(self, more: Collection[Move]) -> TupleMaps:
         """After more of them; of one instant in their order."""
-        return RawTurns(self.settled, sorted((*self.recent, *more), key=lambda one: one.at))
+        return TupleMaps(self.settled, sorted((*self.recent, *more), key=lambda one: one.at))
 
     def alters(self, name: str) -> bool:
         """Whether an attribute was ever altered, as far as that is known still."""
@@ -66,7 +66,7 @@ class RawTurns:
         """What a description said at an instant or place in the units of the start."""
         return self._until(at).back(description)
 
-    def closed(self, before: Description, closing: Sequence[tuple[int, Description]]) -> RawTurns:
+    def closed(self, before: Description, closing: Sequence[tuple[int, Description]]) -> TupleMaps:
         """With rows that punctuation closes, told in the units of the start, as rows that lack one more attribute: all of those
         before, others each from a place on. So they are compared with what was recorded, as rows of accents are, whatever of it
         is undone."""
@@ -78,7 +78,7 @@ class RawTurns:
             if not new.is_empty:
                 recent.append(coming(_CLOSED, at, self._until(at).forward(new), added=False))
                 before |= new
-        return RawTurns(Units(cells), sorted(recent, key=lambda one: one.at))
+        return TupleMaps(Units(cells), sorted(recent, key=lambda one: one.at))
 
     def pass_by(self) -> None:
         """All of them hold from now on, wherever a row stands."""
@@ -93,7 +93,7 @@ class RawTurns:
             said = [said_after(one.description, horizon, time) for one in past]
             past = [one._replace(description=where) for one, where in zip(past, said, strict=True)]
         left = [one for one in self.recent if one.at > horizon]
-        self.settled = RawTurns(self.settled, past)._folded(lambda _: True)
+        self.settled = TupleMaps(self.settled, past)._folded(lambda _: True)
         self.recent = left
 
     def forget(self, rows: Description) -> None:
@@ -119,7 +119,7 @@ class RawTurns:
         return units
 
 
-class RawTuples(NamedTuple):
+class RecordedTuples(NamedTuple):
     """Tuples in the units of the start, which rows of the batch they were, which of them lack an attribute by accents, and those
     that nothing undoes, as they came and with a reason."""
 
@@ -129,7 +129,7 @@ class RawTuples(NamedTuple):
     aside: list[pa.Table]
 
 
-def raw_undo(turns: RawTurns, schema: StreamSchema, by: str, unread: Collection[str]) -> RawUndo:
+def raw_undo(turns: TupleMaps, schema: StreamSchema, by: str, unread: Collection[str]) -> RawUndo:
     """What undoes tuples by their instants (``by`` is the time) or places; of what the query does not read nothing is asked."""
     units = turns.units(schema.time, by)
     steps = {name: one for name, one in units.steps.items() if name not in unread}
@@ -137,7 +137,7 @@ def raw_undo(turns: RawTurns, schema: StreamSchema, by: str, unread: Collection[
     return RawUndo(replace(units, steps=steps, absent=absent), schema)
 
 
-def undone_tuples(undo: RawUndo, table: pa.Table, at: IntArray) -> RawTuples:
+def undone_tuples(undo: RawUndo, table: pa.Table, at: IntArray) -> RecordedTuples:
     """Undo tuples by their instants or places; those that lack a modelled attribute as well, as they have a time. Those that
     punctuation excludes are set aside, whatever else is wrong with them."""
     aside: list[pa.Table] = []
@@ -163,4 +163,6 @@ def undone_tuples(undo: RawUndo, table: pa.Table, at: IntArray) -> RawTuples:
     batch = undo.undone(batch, at, leave)
     number = batch.column(_NUMBER).to_numpy()
     found = pa.Table.from_batches([batch]).drop_columns([_NUMBER])
-    return RawTuples(found, number, tuple((name, np.isin(number, own)) for name, own in lost.items()), aside)
+    return RecordedTuples(
+        found, number, tuple((name, np.isin(number, own)) for name, own in lost.items()), aside
+    )

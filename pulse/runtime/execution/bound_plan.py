@@ -26,8 +26,8 @@ from pulse.plan.symmetry import same_but_for_names
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.scan import Reading, as_scanned, keys_of, read, reading
 from pulse.store.manifest import LayerFile, PartFile
-from pulse.store.model_ref import Stored
-from pulse.store.read_units import ROWS, Unit, units
+from pulse.store.model_ref import ModelRef
+from pulse.store.read_units import ROWS, ReadUnit, units
 
 _BUCKETS = 32  # of time, for a pair join: enough to keep a cluster busy, few enough that margins stay cheap
 
@@ -37,13 +37,13 @@ class RateError(PulseError, ValueError):
 
 
 @dataclass(frozen=True)
-class Job:
+class BoundPlan:
     """``query`` is bound and its plan has exchanges. ``rate`` is None where segments are asked; with ``summary`` the result
     is partial summaries (:mod:`pulse.operators.output.summary`) of either. With ``spans`` only segments that reach into these
     times (microseconds) are read."""
 
     query: Query
-    paths: Mapping[str, Stored]
+    paths: Mapping[str, ModelRef]
     rate: int | None
     lineage: bool = False
     summary: bool = False
@@ -112,7 +112,7 @@ class Job:
         """Of which keys it reads segments: those that any of its scans wants."""
         return keys_of(leaf for leaf in fragment.inputs if isinstance(leaf, Scan))
 
-    def units(self, fragment: Fragment, at_least: int = 1) -> tuple[Unit, ...]:
+    def units(self, fragment: Fragment, at_least: int = 1) -> tuple[ReadUnit, ...]:
         """What the workers of a fragment over scans read, one each."""
         model = self.reading(fragment).stored.open()
         return units(model, at_least=at_least, shared=self.keys(fragment) == TRUE)
@@ -144,21 +144,21 @@ class Job:
 
 def prepare(
     query: Query,
-    paths: Mapping[str, str | Stored],
+    paths: Mapping[str, str | ModelRef],
     *,
     tuples: bool,
     lineage: bool = False,
     summary: bool = False,
     evolution: Evolution = AS_STORED,
-) -> Job:
+) -> BoundPlan:
     """Plan a bound query over stored models: of each the version that is the newest now, where none is named."""
     rate = rate_of_tuples(query) if tuples else None
     query, paths = at_versions(query, paths)
     plan = place_exchanges(optimise(query.plan))
     used = {scan.stream for scan in scans(plan)}
-    pinned = {name: Stored.of(paths[name]).pinned() for name in sorted(used)}
+    pinned = {name: ModelRef.of(paths[name]).pinned() for name in sorted(used)}
     accents = job_accents(query.plan, pinned, evolution)
-    job = Job(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
+    job = BoundPlan(replace(query, plan=plan), pinned, rate, lineage, summary, accents=accents)
     return replace(job, grids=_grids(plan, job.paths))
 
 
@@ -173,9 +173,9 @@ def rate_of_tuples(query: Query) -> int:
     return query.rate
 
 
-def at_versions(query: Query, paths: Mapping[str, str | Stored]) -> tuple[Query, dict[str, Stored]]:
+def at_versions(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[Query, dict[str, ModelRef]]:
     """The query with every stream under a name of its own for each moment that it is read as of, and where those are stored."""
-    found = {name: Stored.of(path) for name, path in paths.items()}
+    found = {name: ModelRef.of(path) for name, path in paths.items()}
 
     def change(node: Node) -> Node:
         if not isinstance(node, Scan) or node.at is None:
@@ -185,13 +185,13 @@ def at_versions(query: Query, paths: Mapping[str, str | Stored]) -> tuple[Query,
         assert not isinstance(time, Parameter)
         name = f"{node.stream} {node.at}"
         here = found[node.stream]
-        found[name] = Stored(here.path, version or (here.version if time is None else None), time)
+        found[name] = ModelRef(here.path, version or (here.version if time is None else None), time)
         return replace(node, stream=name, at=None)
 
     return replace(query, plan=transform(query.plan, change)), found
 
 
-def _grids(plan: Node, paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
+def _grids(plan: Node, paths: Mapping[str, ModelRef]) -> dict[Exchange, ResolvedGrid]:
     """The grid of each pair join, the same for both of its sides."""
     found: dict[Exchange, ResolvedGrid] = {}
     for node in walk(plan):
@@ -202,7 +202,7 @@ def _grids(plan: Node, paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGr
     return found
 
 
-def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchange, ResolvedGrid]:
+def _resolved(sides: list[Exchange], paths: Mapping[str, ModelRef]) -> dict[Exchange, ResolvedGrid]:
     """Buckets and cells from the models alone, so that every runtime cuts alike.
 
     Buckets are long against the windows above, whose margins are solved twice. Cells of space are only made where a bucket
@@ -233,7 +233,7 @@ def _resolved(sides: list[Exchange], paths: Mapping[str, Stored]) -> dict[Exchan
     }
 
 
-def _cell(side: Exchange, grid: Grid, paths: Mapping[str, Stored], bucket: int) -> float:
+def _cell(side: Exchange, grid: Grid, paths: Mapping[str, ModelRef], bucket: int) -> float:
     """The size of a cell from a sample of what is exchanged: the first unit of a stream whose positions it has, unaltered."""
     assert grid.position is not None
     for scan in scans(side):

@@ -20,15 +20,15 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
 from pulse.operators.expressions.sign_fast_path import possible_rows
 from pulse.operators.output.sampling import as_points, sample
-from pulse.operators.relational.filter import Filter as FilterOperator
-from pulse.operators.relational.join import Join as JoinOperator
+from pulse.operators.relational.filter import FilterOperator as FilterOperator
+from pulse.operators.relational.join import JoinOperator as JoinOperator
 from pulse.operators.relational.join import split_condition
 from pulse.operators.relational.on_samples import filter_samples, join_samples, project_samples
-from pulse.operators.relational.project import Project as ProjectOperator
+from pulse.operators.relational.project import ProjectOperator as ProjectOperator
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.spatial_grid import PairHome
-from pulse.operators.relational.symmetric_pairs import Mirror as MirrorOperator
-from pulse.operators.relational.union import Union as UnionOperator
+from pulse.operators.relational.symmetric_pairs import MirrorOperator as MirrorOperator
+from pulse.operators.relational.union import UnionOperator as UnionOperator
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.integral import Integral
 from pulse.operators.windows.on_grid import extremum_samples, integrals_samples
@@ -65,7 +65,7 @@ Homes = Callable[[Relation, Relation], PairHome]
 """From the two inputs of a pair join to which of their pairs are solved here."""
 
 
-class Evaluation:
+class FragmentEvaluation:
     """The nodes of a fragment over ``inputs``: the relations of its leaves, or of any other nodes.
 
     ``possible`` says whether possible ranges are wanted at the end. ``home`` tells a pair join which of its pairs are solved
@@ -114,8 +114,8 @@ class Evaluation:
             return given
         match node:
             case Across(input):
-                possible = _selective(input) or self._possible
-                below = Evaluation(self._inputs, possible=possible, home=self._home)
+                possible = is_selective(input) or self._possible
+                below = FragmentEvaluation(self._inputs, possible=possible, home=self._home)
                 return across_operator(node, points=True).segments(below.instants(input, every))
             case Union(members):
                 return UnionOperator().instants([self.instants(one, every) for one in members])
@@ -163,7 +163,7 @@ class Evaluation:
                 return window_operator(node).segments(self._segments(input, possible))
             case Across(input):
                 # Whether a result is certain depends also on the keys that only possibly take part.
-                made = across_operator(node).segments(self._segments(input, _selective(input) or possible))
+                made = across_operator(node).segments(self._segments(input, is_selective(input) or possible))
                 if not self._unknown:
                     return made
                 return doubted(made, node, self._unknown, left_out=self._bounded_only)
@@ -177,7 +177,7 @@ class Evaluation:
 
     def _points(self, node: Node, possible: bool) -> Relation:
         """The input of a window over tuples: whether a result is certain depends also on those that only possibly take part."""
-        return self._segments(node, _selective(node) or possible)
+        return self._segments(node, is_selective(node) or possible)
 
     @staticmethod
     def _kept(relation: Relation, possible: bool) -> Relation:
@@ -325,7 +325,7 @@ def _is_partial(node: Node) -> bool:
     return isinstance(node, Across) and node.phase == "partial"
 
 
-def _selective(node: Node) -> bool:
+def is_selective(node: Node) -> bool:
     """Whether something below decides by a predicate."""
     return any(
         isinstance(one, Filter) or (isinstance(one, Join) and one.condition != TRUE) for one in walk(node)

@@ -28,7 +28,7 @@ _POINTS = b"pulse.points"
 
 
 @dataclass(frozen=True, eq=False)
-class Parcel:
+class ExchangeBatch:
     """Segments for one place on one arc; ``cells`` (G, 4) are the grid cells that each group touches there."""
 
     place: int
@@ -50,7 +50,7 @@ class Parcel:
         return bytes(sink.getvalue())
 
     @classmethod
-    def unpack(cls, place: int, arc: int, payload: bytes, columns: Columns) -> Parcel:
+    def unpack(cls, place: int, arc: int, payload: bytes, columns: Columns) -> ExchangeBatch:
         """What :meth:`pack` packed."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_all()
@@ -67,25 +67,25 @@ class Parcel:
 
 def parcels(
     relation: Relation, exchange: Exchange, arc: int, places: int, grid: ResolvedGrid | None
-) -> Iterator[Parcel]:
+) -> Iterator[ExchangeBatch]:
     """The relation's segments, each group where the exchange sends it."""
     relation = relation.without_empty_groups()
     if not len(relation):
         return
     if grid is not None:
         for place, part, cells in scatter(relation, grid):
-            yield Parcel(place, arc, part, cells)
+            yield ExchangeBatch(place, arc, part, cells)
         return
     assert not isinstance(exchange.by, Grid)
     if not exchange.by:
-        yield Parcel(0, arc, relation)
+        yield ExchangeBatch(0, arc, relation)
         return
     of_group = _hashed(relation, exchange.by) % places
     for place in np.unique(of_group):
-        yield Parcel(int(place), arc, relation.select_groups(np.flatnonzero(of_group == place)))
+        yield ExchangeBatch(int(place), arc, relation.select_groups(np.flatnonzero(of_group == place)))
 
 
-def gathered(received: Sequence[Parcel], exchange: Exchange) -> tuple[Relation, IntArray | None]:
+def gathered(received: Sequence[ExchangeBatch], exchange: Exchange) -> tuple[Relation, IntArray | None]:
     """All segments of one arc at one place as one relation, with the cells of its groups.
 
     Equal keys are made one group, unless they are partial results that the merge above wants apart.

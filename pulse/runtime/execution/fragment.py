@@ -14,20 +14,20 @@ from pulse.core.columns import Columns
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
 from pulse.operators.data.samples import Samples
-from pulse.operators.output.bound_check import Miss, Within
+from pulse.operators.output.bound_check import BoundCheck, Miss
 from pulse.operators.output.sampling import to_tuples
 from pulse.operators.output.summary import of_samples, of_segments, to_batch
 from pulse.operators.relational.join import renamed
-from pulse.operators.relational.spatial_grid import PairHome, within
+from pulse.operators.relational.spatial_grid import PairHome, clip
 from pulse.plan.fragments import Fragment
 from pulse.plan.nodes import Exchange, Node, Scan
 from pulse.plan.required_fit import advice
-from pulse.runtime.execution.bound_plan import Job
-from pulse.runtime.execution.evaluator import Evaluation, without_possible
-from pulse.runtime.execution.exchange import Parcel, gathered, parcels
+from pulse.runtime.execution.bound_plan import BoundPlan
+from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
+from pulse.runtime.execution.exchange import ExchangeBatch, gathered, parcels
 from pulse.runtime.execution.region_scan import overlapping
 from pulse.runtime.execution.scan import as_scanned, read
-from pulse.store.read_units import Unit
+from pulse.store.read_units import ReadUnit
 
 To = tuple[Exchange, int] | None
 """Where a fragment's output goes: an exchange and its arc in the fragment above, or nowhere: it is the result."""
@@ -37,7 +37,7 @@ class NotWithinError(PulseError, ValueError):
     """A result that cannot keep the bound the query states."""
 
 
-def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluation:
+def evaluate_unit(job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To) -> FragmentEvaluation:
     """A fragment over scans, on one unit of the stored model."""
     relation = read(job.reading(fragment), unit, job.keys(fragment))
     if job.spans is not None:
@@ -46,21 +46,23 @@ def evaluate_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Evaluatio
     for leaf in fragment.inputs:
         assert isinstance(leaf, Scan)
         inputs[leaf] = as_scanned(relation, leaf)
-    evaluation = Evaluation(inputs, possible=job.possible(to is not None))
+    evaluation = FragmentEvaluation(inputs, possible=job.possible(to is not None))
     evaluation.expect([fragment.root])
     return evaluation
 
 
-def run_on_unit(job: Job, fragment: Fragment, unit: Unit, to: To) -> Iterator[Parcel | pa.RecordBatch]:
+def run_on_unit(
+    job: BoundPlan, fragment: Fragment, unit: ReadUnit, to: To
+) -> Iterator[ExchangeBatch | pa.RecordBatch]:
     """A fragment over scans, on one unit of the stored model."""
     yield from _output(job, fragment, evaluate_unit(job, fragment, unit, to), to, None)
 
 
 def run_on_parcels(
-    job: Job, fragment: Fragment, received: Sequence[Parcel], to: To
-) -> Iterator[Parcel | pa.RecordBatch]:
+    job: BoundPlan, fragment: Fragment, received: Sequence[ExchangeBatch], to: To
+) -> Iterator[ExchangeBatch | pa.RecordBatch]:
     """A fragment above exchanges, on all that came to one place."""
-    by_arc: dict[int, list[Parcel]] = {}
+    by_arc: dict[int, list[ExchangeBatch]] = {}
     for parcel in received:
         by_arc.setdefault(parcel.arc, []).append(parcel)
     inputs: dict[Node, Relation] = {}
@@ -84,14 +86,14 @@ def run_on_parcels(
         number, place = divmod(received[0].place, grid.places)
         home = PairHome(place, grid.places, cells[0], cells[-1])
         bucket = number * grid.bucket, (number + 1) * grid.bucket
-    evaluation = Evaluation(inputs, possible=job.possible(to is not None), home=home)
+    evaluation = FragmentEvaluation(inputs, possible=job.possible(to is not None), home=home)
     evaluation.expect([fragment.root])
     yield from _output(job, fragment, evaluation, to, bucket)
 
 
 def _output(
-    job: Job, fragment: Fragment, evaluation: Evaluation, to: To, bucket: tuple[int, int] | None
-) -> Iterator[Parcel | pa.RecordBatch]:
+    job: BoundPlan, fragment: Fragment, evaluation: FragmentEvaluation, to: To, bucket: tuple[int, int] | None
+) -> Iterator[ExchangeBatch | pa.RecordBatch]:
     if to is not None:
         if job.rate is not None and to[0] in job.instants:
             relation = evaluation.instants(fragment.root, job.rate)
@@ -105,7 +107,7 @@ def _output(
 
 
 def result_of(
-    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+    job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> pa.RecordBatch:
     """The last fragment's output with the columns of the job's result."""
     if job.rate is None:
@@ -122,39 +124,41 @@ def result_of(
 
 
 def segments_of(
-    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+    job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> Relation:
     """The result as segments, with the columns that are selected, checked against the bound that the query states."""
     relation = _clipped(evaluation.segments(root), bucket)
     if not job.query.possible:
         relation = without_possible(relation)
-    _check(job, Within(job.errors).segments(relation) if job.errors else None)
+    _check(job, BoundCheck(job.errors).segments(relation) if job.errors else None)
     if job.accents.restating is not None:
         relation = job.accents.restating.segments(relation)
     return _selected(relation, job.columns)
 
 
 def samples_of(
-    job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None = None
+    job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None = None
 ) -> Samples:
     """The result at the query's rate, checked likewise."""
     samples = _sampled(job, evaluation, root, bucket)
     return samples if job.accents.restating is None else job.accents.restating.samples(samples)
 
 
-def _sampled(job: Job, evaluation: Evaluation, root: Node, bucket: tuple[int, int] | None) -> Samples:
+def _sampled(
+    job: BoundPlan, evaluation: FragmentEvaluation, root: Node, bucket: tuple[int, int] | None
+) -> Samples:
     assert job.rate is not None
     samples = evaluation.samples(root, job.rate)
     if bucket is not None:
         outside = (samples.times < bucket[0]) | (samples.times >= bucket[1])
         samples = replace(samples, certainty=np.where(outside, np.uint8(ABSENT), samples.certainty))
-    _check(job, Within(job.errors).samples(samples) if job.errors else None)
+    _check(job, BoundCheck(job.errors).samples(samples) if job.errors else None)
     return samples
 
 
 def _clipped(relation: Relation, bucket: tuple[int, int] | None) -> Relation:
     """What a bucket of a grid answers for; its neighbours answer for the rest."""
-    return relation if bucket is None else within(relation, *bucket)
+    return relation if bucket is None else clip(relation, *bucket)
 
 
 def _selected(relation: Relation, columns: Columns) -> Relation:
@@ -163,7 +167,7 @@ def _selected(relation: Relation, columns: Columns) -> Relation:
     return replace(relation, columns=columns, keys=keys)
 
 
-def _check(job: Job, miss: Miss | None) -> None:
+def _check(job: BoundPlan, miss: Miss | None) -> None:
     if miss is not None:
         raise NotWithinError(
             f"query: {miss.attribute} of {miss.where} is certain to {miss.achieved:.6g} only, the query asks for "

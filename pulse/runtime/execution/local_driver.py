@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from pulse.plan.fragments import Fragment
-from pulse.runtime.execution.bound_plan import Job
-from pulse.runtime.execution.exchange import Parcel
+from pulse.runtime.execution.bound_plan import BoundPlan
+from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
 
 _AHEAD = 2  # pieces per thread that are under way or wait to be taken
@@ -22,12 +22,12 @@ Progress = Callable[[int, int], None]
 """Told how many pieces of work are done, of how many."""
 
 
-def run(job: Job, progress: Progress | None = None) -> pa.Table:
+def run(job: BoundPlan, progress: Progress | None = None) -> pa.Table:
     """The result of a job."""
     return pa.Table.from_batches(list(batches(job, progress)), schema=job.schema)
 
 
-def batches(job: Job, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+def batches(job: BoundPlan, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
     """The result of a job as it comes."""
     yield from _run(job, job.fragments[-1], None, progress)
 
@@ -39,7 +39,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None) -> Iterator[Any]:
+def _run(job: BoundPlan, fragment: Fragment, to: To, progress: Progress | None = None) -> Iterator[Any]:
     if fragment.stream is not None:
         units = list(job.units(fragment, at_least=cores()))
         yield from in_threads(lambda unit: list(run_on_unit(job, fragment, unit, to)), units, progress)
@@ -50,9 +50,9 @@ def _run(job: Job, fragment: Fragment, to: To, progress: Progress | None = None)
         )
 
 
-def _by_place(job: Job, fragment: Fragment) -> dict[int, list[Parcel]]:
+def _by_place(job: BoundPlan, fragment: Fragment) -> dict[int, list[ExchangeBatch]]:
     """All parcels for a fragment by place, in the order of the places."""
-    found: dict[int, list[Parcel]] = {}
+    found: dict[int, list[ExchangeBatch]] = {}
     for arc, exchange, producer in job.producers(fragment):
         for parcel in _run(job, producer, (exchange, arc)):
             found.setdefault(parcel.place, []).append(parcel)

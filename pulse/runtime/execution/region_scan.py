@@ -15,7 +15,7 @@ from pulse.core.keys import key_ranks
 from pulse.core.regions import EARLIEST, LATEST, Regions
 from pulse.operators.data.relation import Relation
 from pulse.store.model import Model
-from pulse.store.read_units import Unit, read_unit
+from pulse.store.read_units import ReadUnit, read_unit
 
 Spans = Sequence[tuple[int, int]]
 """Ranges ``[start, end)`` in microseconds, ascending, apart from each other."""
@@ -74,13 +74,13 @@ def reaching(relation: Relation, regions: Regions) -> BoolArray:
 
 
 def read_around(
-    model: Model, columns: Columns, spans: Spans, regions: Regions | None = None, unit: Unit | None = None
+    model: Model, columns: Columns, spans: Spans, regions: Regions | None = None, unit: ReadUnit | None = None
 ) -> Relation:
     """The segments that reach into the spans; with ``regions`` those of their keys that reach into one of them."""
     if not spans:
         return Relation.empty(columns)
     names = [name for name in columns.segment_schema().names if name != "certainty"]
-    files = Unit(tuple(file.name for file in model.manifest.files)) if unit is None else unit
+    files = ReadUnit(tuple(file.name for file in model.manifest.files)) if unit is None else unit
     condition = _since(model, spans)
     if regions is not None:
         for name, keys in zip(model.schema.key_names, regions.keys, strict=True):

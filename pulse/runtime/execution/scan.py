@@ -37,10 +37,10 @@ from pulse.core.segment.order import Ranges, narrow
 from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.model_clause import ModelClause
 from pulse.plan.nodes import Scan
-from pulse.runtime.accents.stored_units import Undoing
+from pulse.runtime.accents.stored_units import InputUnits
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
-from pulse.store.read_units import Unit, own_lineage, read_unit
+from pulse.store.model_ref import ModelRef
+from pulse.store.read_units import ReadUnit, own_lineage, read_unit
 
 CACHE_BYTES = 1 << 30
 """How much of the models that were read a process keeps decoded: asked again, they are there."""
@@ -108,19 +108,19 @@ cache = _Cache(CACHE_BYTES)
 class Reading:
     """What a fragment reads of one stream: the attributes all its scans need together."""
 
-    stored: Stored
+    stored: ModelRef
     attributes: tuple[str, ...]  # modelled and unmodelled, in the stream's order
     lineage: bool = False
-    undoing: Undoing | None = None  # alter data that its segments still show
+    undoing: InputUnits | None = None  # alter data that its segments still show
 
 
 def reading(
-    model: Stored,
+    model: ModelRef,
     columns: Columns,
     scans: tuple[Scan, ...],
     *,
     lineage: bool,
-    undoing: Undoing | None = None,
+    undoing: InputUnits | None = None,
 ) -> Reading:
     """The reading that serves all these scans of one stream, which the model has with these columns."""
     every = (*columns.modelled, *columns.unmodelled_names)
@@ -138,7 +138,7 @@ def _needed(scan: Scan, every: tuple[str, ...]) -> set[str]:
     return asked & set(every)
 
 
-def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
+def read(reading: Reading, unit: ReadUnit, keys: Expression = TRUE) -> Relation:
     """The unit's segments, their attributes under the stream's own names; only of keys for which ``keys`` holds."""
     model = reading.stored.open()
     if keys != TRUE:
@@ -151,7 +151,9 @@ def read(reading: Reading, unit: Unit, keys: Expression = TRUE) -> Relation:
     return found
 
 
-def _relation(table: pa.Table | None, model: Model, reading: Reading, unit: Unit | None = None) -> Relation:
+def _relation(
+    table: pa.Table | None, model: Model, reading: Reading, unit: ReadUnit | None = None
+) -> Relation:
     stored = Columns.of(model.schema)
     columns = Columns(
         stored.key,
@@ -179,7 +181,7 @@ def _names(columns: Columns) -> list[str]:
     return [name for name in columns.segment_schema().names if name != "certainty"]
 
 
-def _filtered(model: Model, unit: Unit, reading: Reading, keys: Expression) -> pa.Table:
+def _filtered(model: Model, unit: ReadUnit, reading: Reading, keys: Expression) -> pa.Table:
     """The segments of some keys: row groups that hold none of them are not read."""
     names = model.schema.arrow_schema().names
     if not reading.lineage:

@@ -17,18 +17,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pulse.plan.fragments import Fragment
-from pulse.runtime.execution.bound_plan import Job
-from pulse.runtime.execution.exchange import PARCELS, Parcel
+from pulse.runtime.execution.bound_plan import BoundPlan
+from pulse.runtime.execution.exchange import PARCELS, ExchangeBatch
 from pulse.runtime.execution.fragment import To, run_on_parcels, run_on_unit
 from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
 from pulse.runtime.sweep.driver import SweepJob
 from pulse.runtime.sweep.driver import run_on_unit as variants_on_unit
-from pulse.store.read_units import Unit
+from pulse.store.read_units import ReadUnit
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def frame(spark: SparkSession, job: Job) -> DataFrame:
+def frame(spark: SparkSession, job: BoundPlan) -> DataFrame:
     """The result of a job, lazily."""
     return _frame(spark, job, job.fragments[-1], None)
 
@@ -50,13 +50,13 @@ def sweep_frame(spark: SparkSession, sweep: SweepJob) -> DataFrame:
     return whole
 
 
-def _numbers(spark: SparkSession, units: tuple[Unit, ...]) -> DataFrame:
+def _numbers(spark: SparkSession, units: tuple[ReadUnit, ...]) -> DataFrame:
     """A row for each unit, each in a partition of its own."""
     count = max(len(units), 1)
     return spark.range(0, count, 1, numPartitions=count)
 
 
-def _variants_on_units(sweep: SweepJob, units: tuple[Unit, ...]) -> Work:
+def _variants_on_units(sweep: SweepJob, units: tuple[ReadUnit, ...]) -> Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for unit in _units_of(numbers, units):
             made = variants_on_unit(sweep, unit)
@@ -65,7 +65,7 @@ def _variants_on_units(sweep: SweepJob, units: tuple[Unit, ...]) -> Work:
     return work
 
 
-def _units_of(numbers: Iterator[pa.RecordBatch], units: tuple[Unit, ...]) -> Iterator[Unit]:
+def _units_of(numbers: Iterator[pa.RecordBatch], units: tuple[ReadUnit, ...]) -> Iterator[ReadUnit]:
     for batch in numbers:
         yield from (units[number] for number in batch.column(0).to_pylist() if number < len(units))
 
@@ -80,7 +80,7 @@ def _labelled(sweep: SweepJob, number: int) -> Work:
     return work
 
 
-def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFrame:
+def _frame(spark: SparkSession, job: BoundPlan, fragment: Fragment, to: To) -> DataFrame:
     schema = spark_struct(job.schema if to is None else PARCELS)
     if fragment.stream is not None:
         units = job.units(fragment, at_least=spark.sparkContext.defaultParallelism)
@@ -96,7 +96,7 @@ def _frame(spark: SparkSession, job: Job, fragment: Fragment, to: To) -> DataFra
     return by_place.mapInArrow(_on_parcels(job, fragment, to), schema)
 
 
-def _on_units(job: Job, fragment: Fragment, units: tuple[Unit, ...], to: To) -> Work:
+def _on_units(job: BoundPlan, fragment: Fragment, units: tuple[ReadUnit, ...], to: To) -> Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for unit in _units_of(numbers, units):
             yield from _sent(run_on_unit(job, fragment, unit, to))
@@ -104,7 +104,7 @@ def _on_units(job: Job, fragment: Fragment, units: tuple[Unit, ...], to: To) -> 
     return work
 
 
-def _on_parcels(job: Job, fragment: Fragment, to: To) -> Work:
+def _on_parcels(job: BoundPlan, fragment: Fragment, to: To) -> Work:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, received in itertools.groupby(_received(batches, fragment), key=lambda parcel: parcel.place):
             yield from _sent(run_on_parcels(job, fragment, list(received), to))
@@ -112,17 +112,17 @@ def _on_parcels(job: Job, fragment: Fragment, to: To) -> Work:
     return work
 
 
-def _received(batches: Iterator[pa.RecordBatch], fragment: Fragment) -> Iterator[Parcel]:
+def _received(batches: Iterator[pa.RecordBatch], fragment: Fragment) -> Iterator[ExchangeBatch]:
     columns = [leaf.columns for leaf in fragment.inputs]
     for batch in batches:
         places, arcs = batch.column("place").to_pylist(), batch.column("arc").to_pylist()
         for i, (place, arc) in enumerate(zip(places, arcs, strict=True)):
-            yield Parcel.unpack(place, arc, batch.column("payload")[i].as_buffer(), columns[arc])
+            yield ExchangeBatch.unpack(place, arc, batch.column("payload")[i].as_buffer(), columns[arc])
 
 
-def _sent(outputs: Iterator[Parcel | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sent(outputs: Iterator[ExchangeBatch | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for output in outputs:
-        if isinstance(output, Parcel):
+        if isinstance(output, ExchangeBatch):
             row = [[output.place], [output.arc], [output.pack()]]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(values, field.type) for values, field in zip(row, PARCELS, strict=True)],

@@ -21,7 +21,7 @@ from pulse.runtime.fit.append_ends import check_append, read_ends
 from pulse.store.manifest import ASIDE, FILE, OLD, Manifest, PartFile, manifest_path
 from pulse.store.model import CLOSING, Model
 from pulse.store.parquet_io import read_parquet
-from pulse.store.read_units import Unit, units
+from pulse.store.read_units import ReadUnit, units
 from pulse.store.versions.compact import corrected, label
 from pulse.store.versions.layers import without_drift
 from pulse.store.writers import merge_statistics, write_segments
@@ -47,7 +47,7 @@ def ends_of(model: Model) -> pa.Table | None:
     return table.append_column(UNIT, pa.repeat(pa.scalar(-1, pa.int64()), table.num_rows))
 
 
-def _is_corrected(model: Model, unit: Unit) -> bool:
+def _is_corrected(model: Model, unit: ReadUnit) -> bool:
     """Whether the unit's files by themselves are not what it holds."""
     manifest = model.manifest
     return manifest.stale or any(file.layers for file in manifest.files if file.name in unit.files)

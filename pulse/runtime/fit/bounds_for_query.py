@@ -14,7 +14,7 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.store.model import Model
 from pulse.validation.inversion.bounds_for_query import for_query
@@ -57,7 +57,7 @@ def bounds_for(query: Query, stream: str, trial: Model | None) -> Bounds:
     if trial is not None and all(leaf.stream == stream for leaf in leaves):
         relation = Relation.from_table(trial.read().to_arrow(), Columns.of(trial.schema))
         inputs: dict[Node, Relation] = {leaf: as_scanned(relation, leaf) for leaf in leaves}
-        evaluate = Evaluation(inputs).segments
+        evaluate = FragmentEvaluation(inputs).segments
     found = for_query(Query(plan, query.select, query.every, query.errors), evaluate).get(stream)
     if not found:
         raise FitForError(

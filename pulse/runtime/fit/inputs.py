@@ -20,7 +20,7 @@ from pulse.datasets.registry import detect, get_format
 from pulse.datasets.units import Unit
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit import local_driver
-from pulse.runtime.fit.pipeline import FitOutcome, Place
+from pulse.runtime.fit.pipeline import FitOutcome, Staging
 from pulse.runtime.fit.worker import FileJob, FitJob
 from pulse.runtime.io.arrow_input import as_table, is_paths, is_spark
 from pulse.store.manifest import Source
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Engine(NamedTuple):
+class FitEngine(NamedTuple):
     """Who does the work: this process, or the workers of a Spark session that starts when it is first asked for."""
 
     local: bool
     spark: Callable[[], SparkSession]
 
 
-class Data(Protocol):
+class FitInput(Protocol):
     """Tuples to be fitted."""
 
     @property
@@ -70,7 +70,7 @@ class Data(Protocol):
     def files(self) -> list[str]:
         """The files that are read."""
 
-    def fit(self, spec: FitSpec, place: Place, accents: AccentLog | None, engine: Engine) -> FitOutcome:
+    def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """Fit them."""
 
 
@@ -80,19 +80,19 @@ def data_from(
     key: tuple[str, ...] | None,
     time: str | None,
     names: Iterable[str],
-) -> tuple[Data, tuple[str, ...], str | None]:
+) -> tuple[FitInput, tuple[str, ...], str | None]:
     """The data with its key and time, which a format may know by itself. ``names``: the columns that will be asked for."""
     if is_paths(data):
         chosen = _format_for(data, format, key, time)
-        return Files(chosen, tuple(chosen.units(data)), tuple(names)), chosen.key, chosen.time
+        return FileInput(chosen, tuple(chosen.units(data)), tuple(names)), chosen.key, chosen.time
     if is_spark(data):
-        return Spread(data), key or (), time
+        return SparkInput(data), key or (), time
     wanted = [*(key or ()), *([] if time is None else [time]), *names]
-    return Held(as_table(data, wanted, what="fit")), key or (), time
+    return TableInput(as_table(data, wanted, what="fit")), key or (), time
 
 
 @dataclass(frozen=True)
-class Files:
+class FileInput:
     """Files, read by workers unit by unit."""
 
     format: Format
@@ -169,7 +169,7 @@ class Files:
         """Each once, in order."""
         return list(dict.fromkeys(unit.path for unit in self.units))
 
-    def fit(self, spec: FitSpec, place: Place, accents: AccentLog | None, engine: Engine) -> FitOutcome:
+    def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """By threads of this process, or by Spark's workers."""
         job = FileJob(
             spec,
@@ -190,7 +190,7 @@ class Files:
         return spark_driver.fit_files(spark, job, place.ends, places)
 
 
-class _OfNoFile:
+class _UnfiledInput:
     """What the manifest cannot say of data that were in no file."""
 
     def check_header(self, name: str) -> None:
@@ -214,7 +214,7 @@ class _OfNoFile:
 
 
 @dataclass(frozen=True)
-class Held(_OfNoFile):
+class TableInput(_UnfiledInput):
     """A table in this process, which fits it."""
 
     table: pa.Table
@@ -234,13 +234,13 @@ class Held(_OfNoFile):
         own = self.table.select([name for name in columns if name in self.columns.names])
         return (Source(self.where, self.table.nbytes, self.table.num_rows, own.nbytes),)
 
-    def fit(self, spec: FitSpec, place: Place, accents: AccentLog | None, engine: Engine) -> FitOutcome:
+    def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """Here, whatever the engine: what is in this process stays in it."""
         return local_driver.fit_table(_job(spec, place, accents), self.table, place.ends)
 
 
 @dataclass(frozen=True)
-class Spread(_OfNoFile):
+class SparkInput(_UnfiledInput):
     """A DataFrame of Spark's, fitted by its workers; of its rows none comes here but for a trial."""
 
     frame: DataFrame
@@ -260,7 +260,7 @@ class Spread(_OfNoFile):
         """One, of a size that nobody knows."""
         return (Source(self.where, 0, 0),)
 
-    def fit(self, spec: FitSpec, place: Place, accents: AccentLog | None, engine: Engine) -> FitOutcome:
+    def fit(self, spec: FitSpec, place: Staging, accents: AccentLog | None, engine: FitEngine) -> FitOutcome:
         """By the workers, also of a session whose engine is local: that is where the rows are."""
         from pulse.runtime.fit import spark_driver
 
@@ -269,7 +269,7 @@ class Spread(_OfNoFile):
         return spark_driver.fit_frame(spark, _job(spec, place, accents), self.frame, place.ends, parallelism)
 
 
-def _job(spec: FitSpec, place: Place, accents: AccentLog | None) -> FitJob:
+def _job(spec: FitSpec, place: Staging, accents: AccentLog | None) -> FitJob:
     return FitJob(spec, str(place.staging), place.generation, keep_tuples=place.keep_tuples, accents=accents)
 
 

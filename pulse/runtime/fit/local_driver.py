@@ -9,7 +9,7 @@ import pyarrow as pa
 from pulse.datasets.counts import Counts
 from pulse.runtime.execution.local_driver import in_threads
 from pulse.runtime.fit.pipeline import FitOutcome, run_fit
-from pulse.runtime.fit.spill_shuffle import Bins
+from pulse.runtime.fit.spill_shuffle import SpillShuffle
 from pulse.runtime.fit.worker import BATCH_ROWS, FileJob, FitJob, fit_unit, write_part
 from pulse.runtime.fit.worker_summary import summary
 
@@ -25,7 +25,7 @@ def _fit_units(job: FileJob, old_ends: pa.Table | None) -> list[pa.RecordBatch]:
         return [list(fit_unit(job, ordinal, job.tuples(ordinal, counts), counts))]
 
     units = list(range(len(job.units)))
-    with Bins(Path(job.staging), job.spec.schema.key_names, len(units)) as bins:
+    with SpillShuffle(Path(job.staging), job.spec.schema.key_names, len(units)) as bins:
         if old_ends is not None:
             bins.add(old_ends)
         for parts in in_threads(fitted, units, None):

@@ -84,7 +84,7 @@ def _clear(staging: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """What the manifest says of where the tuples are from.
 
     ``source``: where tuples that are not kept can be read again (:func:`pulse.store.tuples.source_files.remember`). ``accents``
@@ -98,7 +98,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Place:
+class Staging:
     """Where the workers write, and what they go on from: the newest tuple of each key."""
 
     staging: Path
@@ -110,8 +110,8 @@ class Place:
 def make_model(
     out: str | Path,
     spec: FitSpec,
-    origin: Origin,
-    run: Callable[[Place], FitOutcome],
+    origin: Provenance,
+    run: Callable[[Staging], FitOutcome],
     *,
     overwrite: bool = False,
     append: bool = False,
@@ -138,8 +138,8 @@ def make_model(
 def _made(
     out: str | Path,
     spec: FitSpec,
-    origin: Origin,
-    run: Callable[[Place], FitOutcome],
+    origin: Provenance,
+    run: Callable[[Staging], FitOutcome],
     overwrite: bool,
     append: bool,
     keep_tuples: Keep,
@@ -156,7 +156,7 @@ def _made(
         generation = 0 if old is None else old.manifest.fits
         with _watched(staging, progress):
             ends = None if old is None else ends_of(old)
-            outcome = run(Place(staging, generation, ends, keeps(keep_tuples)))
+            outcome = run(Staging(staging, generation, ends, keeps(keep_tuples)))
         remove_temporary(staging)
         counts = read_counts(staging)
         check_late(counts, late)

@@ -29,8 +29,8 @@ from pulse.language import parse
 from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit.bounds_for_query import TRIAL, Bounds, bounds_for
-from pulse.runtime.fit.inputs import Data, Engine, Held, data_from
-from pulse.runtime.fit.pipeline import Origin, Progress, make_model
+from pulse.runtime.fit.inputs import FitEngine, FitInput, TableInput, data_from
+from pulse.runtime.fit.pipeline import Progress, Provenance, make_model
 from pulse.runtime.fit.rejects import ASIDE, REFUSE
 from pulse.runtime.fit.retention import Keep
 from pulse.store.accent_log import continued, log_from
@@ -41,10 +41,10 @@ from pulse.stream.accents.log import AccentLog
 
 
 @dataclass(frozen=True)
-class Order:
+class FitRequest:
     """Data and the roles of its columns."""
 
-    data: Data
+    data: FitInput
     schema: StreamSchema
 
     @classmethod
@@ -58,7 +58,7 @@ class Order:
         keep: tuple[str, ...] = (),
         format: str | Format | None = None,
         points: bool = False,
-    ) -> Order:
+    ) -> FitRequest:
         """From what the user gave; the types are the data's."""
         found, key, time = data_from(data, format, key, time, (*model, *keep))
         if not time:
@@ -90,7 +90,7 @@ class Order:
         """The bounds that a query needs, found with an exact model of the first tuples."""
         asked = parse(query, {stream: self.schema}, tuple(parameters)).bind(parameters)
         exact = FitSpec.of(self.schema, error=0, max_gap=max_gap)
-        first = Order(Held(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
+        first = FitRequest(TableInput(self.data.first(TRIAL, needed_columns(self.schema))), self.schema)
         with tempfile.TemporaryDirectory(prefix="pulse-trial-") as folder:
             return bounds_for(asked, stream, first.model(Path(folder) / "trial", exact, _HERE, late=ASIDE))
 
@@ -102,7 +102,7 @@ class Order:
         self,
         out: Path,
         spec: FitSpec,
-        engine: Engine,
+        engine: FitEngine,
         *,
         accents: AccentLog | None = None,
         overwrite: bool = False,
@@ -122,7 +122,7 @@ class Order:
         return make_model(
             out,
             spec,
-            Origin(
+            Provenance(
                 self.data.sources(needed_columns(spec.schema)),
                 self.data.source(),
                 tuple(self.data.statements()),
@@ -154,7 +154,7 @@ def _missing(name: str, columns: list[str], where: str) -> UnknownColumnError:
     return error
 
 
-def _no_numbers(data: Data, name: str) -> ColumnTypeError:
+def _no_numbers(data: FitInput, name: str) -> ColumnTypeError:
     """A modelled column of text: the first one that is no number tells why."""
     texts = data.first(TRIAL, [name]).column(name)
     plain = (texts.cast(pa.string()) if pa.types.is_dictionary(texts.type) else texts).combine_chunks()
@@ -194,4 +194,4 @@ def _no_spark() -> Any:
     raise AssertionError("a trial runs in this process")
 
 
-_HERE = Engine(local=True, spark=_no_spark)
+_HERE = FitEngine(local=True, spark=_no_spark)

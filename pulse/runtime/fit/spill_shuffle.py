@@ -37,7 +37,7 @@ FULL = 0.75
 FOLDER = "_bins"
 
 
-class Bins:
+class SpillShuffle:
     """Parts are added in the order of their units, of which there are ``units``; then each bin has all parts of its keys.
 
     ``keys`` are the key's columns; without any there is one bin. A context manager, since it may leave a folder in ``staging``.
@@ -52,7 +52,7 @@ class Bins:
         self._files: list[pa.OSFile] = []
         self._writers: list[pa.RecordBatchFileWriter] = []
 
-    def __enter__(self) -> Bins:
+    def __enter__(self) -> SpillShuffle:
         return self
 
     def __exit__(

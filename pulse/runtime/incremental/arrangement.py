@@ -24,18 +24,18 @@ from pulse.core.regions import EARLIEST, Regions
 from pulse.core.time import format_duration, format_instant
 from pulse.kernels.pieces.range_lookup import locate
 from pulse.operators.data.relation import Relation
-from pulse.runtime.incremental.arrangement_buffers import Rows
+from pulse.runtime.incremental.arrangement_buffers import KeyBuffers
 from pulse.runtime.incremental.arrangement_splice import Hulls
 from pulse.runtime.incremental.delta import (
     GRACE,
+    BeforeAfter,
     Changed,
-    Content,
     Delta,
-    Stretches,
+    KeyRanges,
+    concat_ranges,
     extents,
     hull,
     keys_at,
-    spelled,
 )
 from pulse.store.errors import HistoryGoneError
 
@@ -59,7 +59,7 @@ class ConnectionPoint:
         self.keys: tuple[pa.Array, ...] = merged.keys
         self._codes: dict[tuple[Any, ...], int] = {}
         self._codes.update((key, code) for code, key in enumerate(_tuples(merged.keys, merged.groups)))
-        self._rows = Rows(merged)
+        self._rows = KeyBuffers(merged)
         self._pending: Delta | None = None
         if not merged.keys and not self._codes:
             self._codes[()] = 0
@@ -94,7 +94,7 @@ class ConnectionPoint:
 
     # -- reading --------------------------------------------------------------------------------------------
 
-    def count(self, stretches: Stretches) -> IntArray:
+    def count(self, stretches: KeyRanges) -> IntArray:
         """How many rows overlap each stretch."""
         places = self._locate(stretches)
         counts: IntArray = places[:, 1] - places[:, 0]
@@ -112,40 +112,40 @@ class ConnectionPoint:
         known = np.flatnonzero(code >= 0)
         self._check(regions.start)
         places = np.zeros((len(code), 2), np.int64)
-        places[known] = self._locate(Stretches(code, regions.start, regions.end).take(known))
-        rows, offsets = spelled(places)
+        places[known] = self._locate(KeyRanges(code, regions.start, regions.end).take(known))
+        rows, offsets = concat_ranges(places)
         return self._rows.take(rows, regions.keys, offsets)
 
-    def content(self, stretches: Stretches, wanted: BoolArray | None = None) -> Content:
+    def content(self, stretches: KeyRanges, wanted: BoolArray | None = None) -> BeforeAfter:
         """What there is around stretches before and after the pending revision; of codes that are not ``wanted``, nothing."""
         self._check(stretches.start, GRACE)
         places = self._locate(stretches)
         if wanted is not None:
             places[~wanted[stretches.code]] = 0
         keys = self._keys_of(stretches.code)
-        rows, offsets = spelled(places)
+        rows, offsets = concat_ranges(places)
         held = self._rows.take(rows, keys, offsets)
         every = np.arange(len(stretches))
         delta = self._pending
         if delta is None or not len(delta):
-            return Content(stretches, held, every, every)
+            return BeforeAfter(stretches, held, every, every)
         revised, first, last = _overlapping(stretches, delta.stretches)
         if wanted is not None:
             revised = revised[wanted[stretches.code[revised]]]
         if not len(revised):
-            return Content(stretches, held, every, every)
-        found = Content(stretches, held, every, every)
+            return BeforeAfter(stretches, held, every, every)
+        found = BeforeAfter(stretches, held, every, every)
         return _with_revised(found, delta, places, (revised, first, last))
 
     def everything(self) -> Relation:
         """All rows, by key."""
-        rows, offsets = spelled(np.stack([self._rows.begin, self._rows.stop], axis=1))
+        rows, offsets = concat_ranges(np.stack([self._rows.begin, self._rows.stop], axis=1))
         return self._rows.take(rows, self.keys, offsets).without_empty_groups().merged()
 
     def _keys_of(self, codes: IntArray) -> tuple[pa.Array, ...]:
         return keys_at(self.keys, codes)
 
-    def _locate(self, stretches: Stretches) -> IntArray:
+    def _locate(self, stretches: KeyRanges) -> IntArray:
         rows = self._rows
         spans = np.empty((len(stretches), 2), np.int64)
         spans[:, 0], spans[:, 1] = rows.begin[stretches.code], rows.stop[stretches.code]
@@ -220,7 +220,7 @@ class ConnectionPoint:
         """Nothing of this arc is revised."""
         none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         self._pending = Delta(
-            Stretches(none, none, none), Relation.empty(self.columns), ranges, ranges, ranges
+            KeyRanges(none, none, none), Relation.empty(self.columns), ranges, ranges, ranges
         )
 
     @property
@@ -258,7 +258,7 @@ class ConnectionPoint:
         self.since = watermark - self.keep
         n = self.groups
         oldest = np.full(n, self.since - _SHORTER, np.int64)
-        ever = Stretches(np.arange(n), oldest, np.full(n, 1 << 62))
+        ever = KeyRanges(np.arange(n), oldest, np.full(n, 1 << 62))
         self._rows.begin = self._locate(ever)[:, 0].copy()
 
     def exchanged(self, code: IntArray, old: Relation, new: Relation) -> Delta:
@@ -271,20 +271,20 @@ class ConnectionPoint:
             order = np.lexsort((*hulls.order, code))
             code, new, hulls = code[order], new.select_groups(order), hulls.take(order)
         data = self._rows.data
-        places = hulls.trimmed(self._locate(Stretches(code, *hulls.around)), data)
+        places = hulls.trimmed(self._locate(KeyRanges(code, *hulls.around)), data)
         cuts = hulls.cuts(places, data, code)
         new = _like(new, self.columns, self._keys_of(code))
         if cuts is not None:
             shared = cuts.shared
             new = cuts.pieces(self._rows.take, new, places)
             code, places = code[~shared], np.stack([places[~shared, 0], places[cuts.last, 1]], axis=1)
-        rows, offsets = spelled(places)
+        rows, offsets = concat_ranges(places)
         held = self._rows.take(rows, self._keys_of(code), offsets)
         whole = Relation.concat([held, new])
         was = np.stack([offsets[:-1], offsets[1:]], axis=1)
         now = np.stack([new.offsets[:-1], new.offsets[1:]], axis=1) + len(held)
         start, end = hull(whole, was, now)
-        return Delta(Stretches(code, start, end), whole, was, now, places)
+        return Delta(KeyRanges(code, start, end), whole, was, now, places)
 
 
 def _tuples(keys: Sequence[pa.Array], n: int) -> list[tuple[Any, ...]]:
@@ -293,8 +293,8 @@ def _tuples(keys: Sequence[pa.Array], n: int) -> list[tuple[Any, ...]]:
 
 
 def _with_revised(
-    found: Content, delta: Delta, places: IntArray, near: tuple[IntArray, IntArray, IntArray]
-) -> Content:
+    found: BeforeAfter, delta: Delta, places: IntArray, near: tuple[IntArray, IntArray, IntArray]
+) -> BeforeAfter:
     """The content of held rows, which lie at ``places``, and after it that of the stretches which ``near`` says are revised.
 
     Of the new rows, as of those held, the ones that overlap a stretch: a row that stayed is in both, or in neither.
@@ -303,7 +303,7 @@ def _with_revised(
     held, stretches = found.relation, found.stretches
     revised, first, last = near
     of = np.repeat(revised, last[revised] - first[revised])
-    concerned, _ = spelled(np.stack([first[revised], last[revised]], axis=1))
+    concerned, _ = concat_ranges(np.stack([first[revised], last[revised]], axis=1))
     times = np.stack([stretches.start[of], stretches.end[of]], axis=1)
     fresh = iter((locate(*extents(delta.relation), delta.new[concerned], times) + len(held)).tolist())
     withdrawn = iter(delta.held[concerned].tolist())
@@ -323,7 +323,7 @@ def _with_revised(
         if end > at:
             ranges.append((at + shift, end + shift))
         sizes.append(sum(b - a for a, b in ranges[before:]))
-    more, _ = spelled(np.array(ranges, np.int64).reshape(-1, 2))
+    more, _ = concat_ranges(np.array(ranges, np.int64).reshape(-1, 2))
     again = zip(held.keys, keys_at(held.keys, revised), strict=True)
     made = Relation.concat([held, delta.relation])._pick(
         np.concatenate([np.arange(len(held)), more]),
@@ -332,10 +332,10 @@ def _with_revised(
     )
     after = found.after.copy()
     after[revised] = len(stretches) + np.arange(len(revised))
-    return Content(stretches, made, found.before, after)
+    return BeforeAfter(stretches, made, found.before, after)
 
 
-def _overlapping(stretches: Stretches, others: Stretches) -> tuple[IntArray, IntArray, IntArray]:
+def _overlapping(stretches: KeyRanges, others: KeyRanges) -> tuple[IntArray, IntArray, IntArray]:
     """Which stretches others (ascending, apart) come near; for every stretch the first of them and the one after the last."""
     starts = np.searchsorted(others.code, stretches.code, "left")
     ends = np.searchsorted(others.code, stretches.code, "right")

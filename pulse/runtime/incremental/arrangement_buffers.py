@@ -22,12 +22,12 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.runtime.incremental.delta import extents, spelled
+from pulse.runtime.incremental.delta import concat_ranges, extents
 
 Column = npt.NDArray[Any]
 
 
-class Coded:
+class DictEncoder:
     """Values of an unmodelled attribute as numbers; null is -1."""
 
     def __init__(self, type_: pa.DataType) -> None:
@@ -53,7 +53,7 @@ class Coded:
         return self._values.take(pa.array(codes, mask=missing) if missing.any() else pa.array(codes))
 
 
-class Rows:
+class KeyBuffers:
     """The rows of keys ``0, 1, …``: those of key ``k`` are ``begin[k]:stop[k]`` of every column."""
 
     def __init__(self, relation: Relation) -> None:
@@ -65,11 +65,11 @@ class Rows:
         self.stop: IntArray = self.begin + counts
         self._limit: IntArray = ends
         self._free = int(ends[-1]) if len(ends) else 0
-        self._others = {name: Coded(type_) for name, type_ in relation.columns.unmodelled}
+        self._others = {name: DictEncoder(type_) for name, type_ in relation.columns.unmodelled}
         self._size = self._free + self._free // 8 + 64
         given = self.numbers(relation)
         self.data: dict[str, Column] = {}
-        places, _ = spelled(np.stack([self.begin, self.stop], axis=1))
+        places, _ = concat_ranges(np.stack([self.begin, self.stop], axis=1))
         for name, values in given.items():
             self.data[name] = np.zeros((self._size, *values.shape[1:]), values.dtype)
             self.data[name][places] = values

@@ -23,7 +23,7 @@ Restated = Callable[[Relation], Relation]
 _KINDS = pa.array(["-D", "-U", "+I", "+U"])
 
 
-def emitted(
+def to_changelog(
     delta: Delta, columns: Columns, *, possible: bool, restated: Restated | None = None
 ) -> tuple[Changes, Relation]:
     """The changes under the output's columns, and the rows they are of: of every stretch a group of old ones and one of new.

@@ -22,25 +22,25 @@ from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.certainty import ABSENT, LIKELY
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import begins, ends, in_other, is_over, listed, settled
+from pulse.operators.data.updates import apply_updates, begins, ends, in_other, is_over, keys_in
 from pulse.operators.output.diff import Changes, change_schema, difference
-from pulse.operators.relational.spatial_grid import within, within_each
+from pulse.operators.relational.spatial_grid import clip, within_each
 from pulse.plan.nodes import Across, Node, Scan, Union, Window, scans, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.execution.evaluator import Evaluation, Homes
+from pulse.runtime.execution.evaluator import FragmentEvaluation, Homes
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.predict.unknown_keys import Ends, bounded_only, ends_known, ends_of, without_bound
 from pulse.runtime.predict.unknown_keys import followed as followed
 from pulse.validation.inversion.key_matching import positions
-from pulse.validation.revisions.replay import Revised, replaced
+from pulse.validation.revisions.replay import KeyRevision, replaced
 
 FAR = 1 << 62
 GRACE = 1_000_000  # microseconds that are kept beyond what windows reach, against rounding at their ends
 
 
 @dataclass(frozen=True)
-class StandingState:
+class ContinuousQueryState:
     """``streams``: the segments at rest that still matter, by plain names. ``results``: what holds now, from the watermark on,
     and of keys that lag behind it, if it is known which, from their newest tuple on."""
 
@@ -61,7 +61,7 @@ class Solved:
     changes: Changes
     solved: int  # keys that were solved again, over all scans
     fresh: Relation  # result segments that were computed
-    evaluation: Evaluation | None = (
+    evaluation: FragmentEvaluation | None = (
         None  # of the whole plan over the changed keys, where that was all there was to do
     )
 
@@ -72,7 +72,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ContinuousQuery:
     """A bound query over streams with these columns. Immutable; the state is passed in and out."""
 
     query: Query
@@ -98,14 +98,16 @@ class Standing:
         """The columns of changes."""
         return change_schema(self.output.segment_schema())
 
-    def start(self) -> StandingState:
+    def start(self) -> ContinuousQueryState:
         """Nothing known yet."""
-        return StandingState(
+        return ContinuousQueryState(
             {stream: Relation.empty(columns) for stream, columns in self.columns.items()},
             Relation.empty(self.plan.columns),
         )
 
-    def update(self, state: StandingState, updates: Mapping[str, Relation]) -> tuple[StandingState, Solved]:
+    def update(
+        self, state: ContinuousQueryState, updates: Mapping[str, Relation]
+    ) -> tuple[ContinuousQueryState, Solved]:
         """Take new segments in, by stream; what they change."""
         some = {stream: one for stream, one in updates.items() if len(one)}
         if not some:
@@ -113,13 +115,13 @@ class Standing:
         streams = dict(state.streams)
         changed: dict[str, BoolArray] = {}
         for stream, one in some.items():
-            streams[stream], changed[stream] = settled(streams[stream], one, voids=True)
+            streams[stream], changed[stream] = apply_updates(streams[stream], one, voids=True)
         results, solved = self._updated(state, state.results, streams, changed, some)
         return replace(state, streams=streams, results=results), solved
 
     def _updated(
         self,
-        state: StandingState,
+        state: ContinuousQueryState,
         results: Relation,
         streams: Mapping[str, Relation],
         changed: Mapping[str, BoolArray],
@@ -140,8 +142,8 @@ class Standing:
         return self._solved(results, streams, changed, (since, FAR), named, starts)
 
     def revise(
-        self, state: StandingState, revised: Mapping[str, Revised], updates: Mapping[str, Relation]
-    ) -> tuple[StandingState, Solved]:
+        self, state: ContinuousQueryState, revised: Mapping[str, KeyRevision], updates: Mapping[str, Relation]
+    ) -> tuple[ContinuousQueryState, Solved]:
         """Take in corrected segments of some keys, and new ones of others; what that changes of the results still held.
 
         Only results of corrected keys are solved again, from the first difference on until windows have passed the last.
@@ -152,7 +154,7 @@ class Standing:
             keys[stream] = one.keys
         some = {stream: one for stream, one in updates.items() if len(one)}
         for stream, new in some.items():
-            streams[stream], changed[stream] = settled(streams[stream], new, voids=True)
+            streams[stream], changed[stream] = apply_updates(streams[stream], new, voids=True)
         since = max(min(int(one.since.min()) for one in revised.values()), state.watermark)
         last = max(int(one.until.max()) for one in revised.values())
         until = min(last, FAR - self.radius - GRACE) + self.radius + GRACE
@@ -192,11 +194,13 @@ class Standing:
         stays = [
             results.select_groups(np.flatnonzero(~touched)),
             within_each(held, np.full(held.groups, -FAR), old_from),
-            *([within(held, until, FAR)] if until < FAR else []),
+            *([clip(held, until, FAR)] if until < FAR else []),
         ]
         return Relation.concat([*stays, new]).merged(), Solved(changes, count, new, evaluation)
 
-    def advance(self, state: StandingState, watermark: int, lagging: Instants | None = None) -> StandingState:
+    def advance(
+        self, state: ContinuousQueryState, watermark: int, lagging: Instants | None = None
+    ) -> ContinuousQueryState:
         """Nothing before the watermark comes any more: forget what no result from it on depends on.
 
         ``lagging``: the keys whose newest tuple lies before it, and when that was. The next one of such a key, which is in order,
@@ -218,7 +222,7 @@ class Standing:
             )
         results = _ending_after(state.results, self._firsts(state.results, some, watermark, first))
         reached = watermark if self.treats_keys_apart else max(first, state.watermark)
-        return StandingState(streams, results, reached, lagging is not None)
+        return ContinuousQueryState(streams, results, reached, lagging is not None)
 
     def of_keys(self, relation: Relation, updates: Relation) -> Relation:
         """The segments of a stream of those keys only that updates are of."""
@@ -226,7 +230,7 @@ class Standing:
 
     def recent(self, relation: Relation, instant: int) -> Relation:
         """What results from an instant on depend on."""
-        return within(relation, instant - self.radius - GRACE, FAR).without_empty_groups()
+        return clip(relation, instant - self.radius - GRACE, FAR).without_empty_groups()
 
     # -- solving again --------------------------------------------------------------------------------------
 
@@ -238,13 +242,13 @@ class Standing:
         home: Homes | None = None,
         *,
         until: int = FAR,
-    ) -> tuple[Relation, int, Evaluation | None]:
+    ) -> tuple[Relation, int, FragmentEvaluation | None]:
         """The results from ``since`` on that depend on what changed; how many keys were solved for them, and how if at once.
 
         ``home`` tells which pairs of a pair join are solved here; without it, all.
         """
         recent = {
-            stream: _present(within(relation, since - self.radius - GRACE, until))
+            stream: _present(clip(relation, since - self.radius - GRACE, until))
             for stream, relation in streams.items()
         }
         marks = {stream: _marked(recent[stream], streams[stream], changed.get(stream)) for stream in recent}
@@ -253,9 +257,9 @@ class Standing:
             inputs: dict[Node, Relation] = {leaf: as_scanned(recent[leaf.stream], leaf) for leaf in leaves}
             unknown: dict[Node, Ends] = {leaf: ends_of(streams[leaf.stream], leaf) for leaf in leaves}
             found, evaluation = self._evaluated(inputs, home, unknown)
-            return within(found, since, until), sum(one.groups for one in inputs.values()), evaluation
+            return clip(found, since, until), sum(one.groups for one in inputs.values()), evaluation
         parts, solved = [], 0
-        whole: Evaluation | None = None
+        whole: FragmentEvaluation | None = None
         for place, leaf in enumerate(leaves):
             if not marks[leaf.stream].any():
                 continue
@@ -271,14 +275,14 @@ class Standing:
                 inputs[other] = as_scanned(recent[other.stream].select_groups(chosen), other)
             solved += inputs[leaf].groups
             found, evaluation = self._evaluated(inputs, home)
-            parts.append(within(found, since, until))
+            parts.append(clip(found, since, until))
             whole = evaluation if len(leaves) == 1 else None
         return Relation.concat(parts or [Relation.empty(self.plan.columns)]), solved, whole
 
     def _evaluated(
         self, inputs: Mapping[Node, Relation], home: Homes | None, unknown: Mapping[Node, Ends] | None = None
-    ) -> tuple[Relation, Evaluation]:
-        evaluation = Evaluation(
+    ) -> tuple[Relation, FragmentEvaluation]:
+        evaluation = FragmentEvaluation(
             inputs,
             possible=self.query.possible,
             home=home,
@@ -316,7 +320,7 @@ class Standing:
     def _has_key(self, results: Relation, leaf: Scan, keys: tuple[pa.Array, ...]) -> BoolArray:
         """Result groups whose key columns that came from this scan name one of its keys."""
         columns = self._keys_of(results, leaf)
-        return np.ones(results.groups, bool) if columns is None else listed(columns, keys)
+        return np.ones(results.groups, bool) if columns is None else keys_in(columns, keys)
 
     def _keys_of(self, results: Relation, leaf: Scan) -> tuple[pa.Array, ...] | None:
         """The key columns of results that came from a scan; None where not all of them are there."""
@@ -394,7 +398,7 @@ def _chosen(relation: Relation, marks: BoolArray) -> tuple[pa.Array, ...]:
 
 def _among(relation: Relation, keys: tuple[pa.Array, ...]) -> BoolArray:
     """Which groups have one of these keys."""
-    return listed(relation.keys, keys) if relation.keys else np.ones(relation.groups, bool)
+    return keys_in(relation.keys, keys) if relation.keys else np.ones(relation.groups, bool)
 
 
 def selected(relation: Relation, columns: Columns) -> Relation:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
 from pulse.core.regions import EARLIEST, LATEST, Regions
-from pulse.kernels.pieces.diff import unlike_runs
+from pulse.kernels.pieces.diff import diff_runs
 from pulse.kernels.pieces.range_lookup import merge_ranges
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import TOLERANCE
@@ -37,7 +37,7 @@ class Changed:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
+class KeyRanges:
     """Ranges ``[start, end)`` (microseconds) of keys, by their codes."""
 
     code: IntArray
@@ -47,39 +47,39 @@ class Stretches:
     def __len__(self) -> int:
         return len(self.code)
 
-    def take(self, rows: IntArray | BoolArray) -> Stretches:
+    def take(self, rows: IntArray | BoolArray) -> KeyRanges:
         """These."""
-        return Stretches(self.code[rows], self.start[rows], self.end[rows])
+        return KeyRanges(self.code[rows], self.start[rows], self.end[rows])
 
-    def widened(self, before: int, after: int) -> Stretches:
+    def widened(self, before: int, after: int) -> KeyRanges:
         """Each longer at its ends."""
         if not (before or after):
             return self
-        return Stretches(
+        return KeyRanges(
             self.code,
             np.maximum(self.start, EARLIEST + before) - before,
             np.minimum(self.end, LATEST - after) + after,
         )
 
-    def merged(self) -> Stretches:
+    def merged(self) -> KeyRanges:
         """By code and time, those that overlap or touch made one."""
-        return Stretches(*merge_ranges(self.code, self.start, self.end))
+        return KeyRanges(*merge_ranges(self.code, self.start, self.end))
 
 
 @dataclass(frozen=True, eq=False)
-class Content:
+class BeforeAfter:
     """What an arc holds around stretches: of stretch ``s`` group ``before[s]`` of the relation, and after the revision
     ``after[s]``.
 
     Where both are one group nothing was revised. Every row that overlaps a stretch is there, whole; there may be more.
     """
 
-    stretches: Stretches
+    stretches: KeyRanges
     relation: Relation
     before: IntArray
     after: IntArray
 
-    def within(self, relation: Relation) -> Content:
+    def within(self, relation: Relation) -> BeforeAfter:
         """The same groups, of what an operator made of them."""
         return replace(self, relation=relation)
 
@@ -92,7 +92,7 @@ class Delta:
     the arc's connection point.
     """
 
-    stretches: Stretches
+    stretches: KeyRanges
     relation: Relation
     old: IntArray
     new: IntArray
@@ -102,13 +102,13 @@ class Delta:
     def __len__(self) -> int:
         return len(self.stretches)
 
-    def content(self) -> Content:
+    def content(self) -> BeforeAfter:
         """The changed rows on their own, old and new groups by stretch: what an operator needs that knows no neighbours."""
         n = len(self)
         made = by_ranges(
             self.relation, np.concatenate([self.old, self.new]), np.concatenate([self.groups] * 2)
         )
-        return Content(self.stretches, made, np.arange(n), np.arange(n, 2 * n))
+        return BeforeAfter(self.stretches, made, np.arange(n), np.arange(n, 2 * n))
 
     @property
     def groups(self) -> IntArray:
@@ -129,7 +129,7 @@ class Delta:
 
 def by_ranges(relation: Relation, ranges: IntArray, groups: IntArray) -> Relation:
     """The rows ``ranges[i, 0]:ranges[i, 1]`` as group ``i``, which has the key of ``groups[i]``."""
-    rows, offsets = spelled(ranges)
+    rows, offsets = concat_ranges(ranges)
     return relation._pick(rows, keys_at(relation.keys, groups), offsets)
 
 
@@ -142,10 +142,10 @@ def keys_at(keys: tuple[pa.Array, ...], groups: IntArray) -> tuple[pa.Array, ...
     return tuple(column.take(chosen) for column in keys)
 
 
-def spelled(ranges: IntArray) -> tuple[IntArray, IntArray]:
+def concat_ranges(ranges: IntArray) -> tuple[IntArray, IntArray]:
     """The numbers of all ranges one after the other, and where each begins among them.
 
-    >>> [values.tolist() for values in spelled(np.array([[5, 7], [1, 1], [2, 4]]))]
+    >>> [values.tolist() for values in concat_ranges(np.array([[5, 7], [1, 1], [2, 4]]))]
     [[5, 6, 2, 3], [0, 2, 2, 4]]
     """
     counts = ranges[:, 1] - ranges[:, 0]
@@ -164,7 +164,7 @@ def extents(relation: Relation) -> tuple[IntArray, IntArray]:
 # -- which rows changed -----------------------------------------------------------------------------------------
 
 
-def changed_rows(content: Content, least: float = TOLERANCE) -> Delta:
+def changed_rows(content: BeforeAfter, least: float = TOLERANCE) -> Delta:
     """The rows of a content that are not the same before and after, in runs (:mod:`pulse.kernels.pieces.diff`).
 
     Rows that say the same of the same time, to ``least``, have not changed: values, bounds, drift, certainty and
@@ -183,9 +183,9 @@ def unlike(
 ) -> Delta:
     """What differs between rows ``old[s, 0]:old[s, 1]`` and ``new[s, 0]:new[s, 1]``, which are of code ``code[s]``."""
     pieces = relation.ref, relation.lo, relation.hi, _marks(relation)
-    runs = unlike_runs(pieces, _values(relation), old, new, least)
+    runs = diff_runs(pieces, _values(relation), old, new, least)
     absorbed = len(code) - (min(len(runs.of), 1) if len(code) == 1 else len(np.unique(runs.of)))
-    stretches = Stretches(code[runs.of], runs.start, runs.end)
+    stretches = KeyRanges(code[runs.of], runs.start, runs.end)
     return Delta(stretches, relation, runs.old, runs.new, absorbed=absorbed)
 
 

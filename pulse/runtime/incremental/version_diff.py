@@ -36,11 +36,11 @@ from pulse.plan.radius import NONE, Reach, reach
 from pulse.plan.versions import checked
 from pulse.runtime.accents.query_units import AS_STORED, NO_ACCENTS, Evolution, JobAccents, job_accents
 from pulse.runtime.execution.bound_plan import RateError, at_versions
-from pulse.runtime.execution.evaluator import Evaluation, without_possible
+from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
 from pulse.runtime.execution.region_scan import Spans, read_around, spans_of
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import selected
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from pulse.store.versions.changed_regions import everywhere, touched
 
 GRACE = 2_000_000
@@ -51,7 +51,7 @@ PIECE = 256
 
 
 @dataclass(frozen=True)
-class RevisedJob:
+class VersionDiff:
     """``query`` is bound, and its streams are of one moment each; ``old`` and ``new`` say where each is read, before and after.
 
     ``regions`` are what may differ, by stream. ``rate`` is None where segments are asked. ``accents``: what is done about those
@@ -59,8 +59,8 @@ class RevisedJob:
     """
 
     query: Query
-    old: Mapping[str, Stored]
-    new: Mapping[str, Stored]
+    old: Mapping[str, ModelRef]
+    new: Mapping[str, ModelRef]
     rate: int | None
     regions: Mapping[str, Regions] = field(default_factory=dict)
     mode: str | None = None
@@ -118,7 +118,7 @@ class RevisedJob:
         undone = any(one.alters for side in self.accents for one in side.undoing.values())
         return regions.widened(LATEST if undone else far, far)
 
-    def pieces(self) -> list[RevisedJob]:
+    def pieces(self) -> list[VersionDiff]:
         """The work in parts that know nothing of each other: keys of the one stream, or all at once."""
         if not self.by_key or not any(map(len, self.regions.values())):
             return [self] if any(map(len, self.regions.values())) else []
@@ -136,7 +136,7 @@ class RevisedJob:
         for stored, accents in zip((self.old, self.new), self.accents, strict=True):
             yield self._streams(stored, accents), accents
 
-    def _streams(self, stored: Mapping[str, Stored], accents: JobAccents) -> dict[str, Relation]:
+    def _streams(self, stored: Mapping[str, ModelRef], accents: JobAccents) -> dict[str, Relation]:
         """The segments of every stream around what may differ, by plain names, in the units that the query is evaluated in."""
         found = {}
         for scan in scans(self.plan):
@@ -157,7 +157,7 @@ class RevisedJob:
 
 def prepare_revised(
     query: Query,
-    paths: Mapping[str, str | Stored],
+    paths: Mapping[str, str | ModelRef],
     since: Any,
     *,
     tuples: bool,
@@ -165,7 +165,7 @@ def prepare_revised(
     as_of: Any = None,
     mode: str | None = None,
     evolution: Evolution = AS_STORED,
-) -> RevisedJob:
+) -> VersionDiff:
     """What is different between ``since`` (a version, a mapping of streams to versions, or a time) and now.
 
     Now may be another version, or as of a time. Streams that the query itself reads as of some moment do not take part. Where
@@ -194,10 +194,10 @@ def prepare_revised(
         regions = {name: everywhere(old[name].open(), new[name].open()) for name in names}
     if known:
         regions = {name: _before(one, min(known)) for name, one in regions.items()}
-    return RevisedJob(query, old, new, rate, regions, mode, evolution, accents)
+    return VersionDiff(query, old, new, rate, regions, mode, evolution, accents)
 
 
-def side_by_side(job: RevisedJob) -> pa.Table:
+def side_by_side(job: VersionDiff) -> pa.Table:
     """What of the results differs: both versions evaluated."""
     before, after = (_results(job, streams, accents) for streams, accents in job.sides())
     if job.rate is None:
@@ -209,11 +209,11 @@ def side_by_side(job: RevisedJob) -> pa.Table:
     return made.cast(job.schema)
 
 
-def _results(job: RevisedJob, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
+def _results(job: VersionDiff, streams: Mapping[str, Relation], accents: JobAccents) -> Any:
     """The results that may differ, as a relation or as a table of tuples, in the units in force at each instant."""
     plan, restating = job.plan, accents.restating
     inputs: dict[Node, Relation] = {scan: as_scanned(streams[scan.stream], scan) for scan in scans(plan)}
-    evaluation = Evaluation(inputs, possible=job.query.possible)
+    evaluation = FragmentEvaluation(inputs, possible=job.query.possible)
     evaluation.expect([plan])
     if job.rate is None:
         relation = evaluation.segments(plan)
@@ -226,7 +226,7 @@ def _results(job: RevisedJob, streams: Mapping[str, Relation], accents: JobAccen
     return _tuples_within(pa.Table.from_batches([batch]), job)
 
 
-def _tuples_within(table: pa.Table, job: RevisedJob) -> pa.Table:
+def _tuples_within(table: pa.Table, job: VersionDiff) -> pa.Table:
     times = table.column(job.columns.time).combine_chunks()
     if isinstance(times, pa.ChunkedArray):
         times = pa.concat_arrays(times.chunks or [pa.array([], times.type)])
@@ -238,23 +238,23 @@ def _tuples_within(table: pa.Table, job: RevisedJob) -> pa.Table:
 
 def within_spans(relation: Relation, spans: Spans) -> Relation:
     """What the rows say about these times."""
-    from pulse.operators.relational.spatial_grid import within
+    from pulse.operators.relational.spatial_grid import clip
 
-    parts = [within(relation, start, end) for start, end in spans]
+    parts = [clip(relation, start, end) for start, end in spans]
     return Relation.concat(parts).merged() if parts else Relation.empty(relation.columns)
 
 
 def _ends(
-    own: set[str], paths: Mapping[str, str | Stored], since: Any, version: int | None, as_of: Any
-) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    own: set[str], paths: Mapping[str, str | ModelRef], since: Any, version: int | None, as_of: Any
+) -> tuple[dict[str, ModelRef], dict[str, ModelRef]]:
     """Where streams are read before and after."""
     if version is not None and as_of is not None:
         raise PlanError("revisions: up to a version, or as of a time; say one of them")
-    new = {name: Stored.of(paths[name]) for name in own}
+    new = {name: ModelRef.of(paths[name]) for name in own}
     if version is not None:
-        new = {name: Stored(one.path, checked(version)) for name, one in new.items()}
+        new = {name: ModelRef(one.path, checked(version)) for name, one in new.items()}
     elif as_of is not None:
-        new = {name: Stored(one.path, None, _instant(as_of)) for name, one in new.items()}
+        new = {name: ModelRef(one.path, None, _instant(as_of)) for name, one in new.items()}
     if isinstance(since, Mapping):
         for name in since:
             if name not in own:
@@ -262,15 +262,15 @@ def _ends(
                     f"revisions since a version of '{name}': the query reads no stream of that name as of now, only "
                     f"{', '.join(sorted(own))}"
                 )
-        return {**new, **{n: Stored(new[n].path, checked(one)) for n, one in since.items()}}, new
+        return {**new, **{n: ModelRef(new[n].path, checked(one)) for n, one in since.items()}}, new
     if isinstance(since, int) and not isinstance(since, bool):
         if len({one.path for one in new.values()}) > 1:
             raise PlanError(
                 f"revisions since version {since}: of which stream? The query reads {', '.join(sorted(own))}; "
                 "name it: {'" + min(own) + f"': {since}}} (--revised-from {min(own)}={since})"
             )
-        return {name: Stored(one.path, checked(since)) for name, one in new.items()}, new
-    return {name: Stored(one.path, None, _instant(since)) for name, one in new.items()}, new
+        return {name: ModelRef(one.path, checked(since)) for name, one in new.items()}, new
+    return {name: ModelRef(one.path, None, _instant(since)) for name, one in new.items()}, new
 
 
 def _instant(given: Any) -> int:

@@ -1,4 +1,4 @@
-"""Revisions of results by the engine that revises queries (:mod:`pulse.runtime.incremental.view`): replayed, patched, or as costs less.
+"""Compute revisions of results with the incremental view: replayed, patched, or whichever costs less.
 
 The segments that two versions do not share are a revision of the stream; it goes through the query as any other does. So the
 way it takes can be chosen, and how it spread is told. Old results that are at hand are patched as they are, instead of being
@@ -23,11 +23,11 @@ from pulse.operators.data.updates import in_other
 from pulse.plan.nodes import Across, Join, Node, PlanError, Project, Union, Window, walk
 from pulse.runtime.execution.region_scan import extents, overlapping, reaching
 from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.version_diff import RevisedJob, side_by_side
-from pulse.runtime.incremental.view import Proliferation, Revised, Reviser
+from pulse.runtime.incremental.version_diff import VersionDiff, side_by_side
+from pulse.runtime.incremental.view import IncrementalView, Proliferation, ViewUpdate
 
 
-def changes(job: RevisedJob, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
+def changes(job: VersionDiff, held: Relation | None = None) -> tuple[pa.Table, Proliferation | None]:
     """What of the results differs, and how it spread if the way was chosen (``job.mode``).
 
     Where only the bound of integrals was withdrawn no segment is shared: both versions are evaluated side by side. So they are
@@ -39,7 +39,7 @@ def changes(job: RevisedJob, held: Relation | None = None) -> tuple[pa.Table, Pr
     return revised.changes.table.cast(job.schema), revised.report
 
 
-class Apart(NamedTuple):
+class VersionDiffByMode(NamedTuple):
     """Which rows of two relations the other does not have; ``loosened``: some differ in nothing but an integral's bound."""
 
     old: BoolArray
@@ -47,7 +47,7 @@ class Apart(NamedTuple):
     loosened: bool
 
 
-def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
+def revise_job(job: VersionDiff, held: Relation | None = None) -> ViewUpdate | None:
     """What the job's versions change of its results; None where nothing is shared: bounds of all segments changed, or units.
 
     ``held`` are old results, under the columns of the query's window (:func:`as_window`).
@@ -63,7 +63,7 @@ def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
             return None
         changed[stream] = _changed(old[stream], new[stream], apart)
     columns = {name: one.columns for name, one in old.items()}
-    reviser = Reviser(job.query, columns, mode=job.mode, restating=accents.restating)
+    reviser = IncrementalView(job.query, columns, mode=job.mode, restating=accents.restating)
     if held is None:
         reviser.start(old)
     else:
@@ -73,7 +73,7 @@ def revise_job(job: RevisedJob, held: Relation | None = None) -> Revised | None:
     return reviser.revise(changed)
 
 
-def _changed(old: Relation, new: Relation, apart: Apart) -> Changed:
+def _changed(old: Relation, new: Relation, apart: VersionDiffByMode) -> Changed:
     """The rows that are apart, and with them all points of the same instants: they are told by their place among these."""
     parts = []
     for one, mask in ((old, apart.old), (new, apart.new)):
@@ -89,7 +89,7 @@ def _changed(old: Relation, new: Relation, apart: Apart) -> Changed:
     return Changed(regions, gone, come)
 
 
-def rows_apart(old: Relation, new: Relation) -> Apart:
+def rows_apart(old: Relation, new: Relation) -> VersionDiffByMode:
     """The rows that are not the same in both: same key, range and model, to the last bit."""
     both = Relation.concat([old, new]) if len(old) or len(new) else old
     n, m = len(old), len(new)
@@ -108,7 +108,7 @@ def rows_apart(old: Relation, new: Relation) -> Apart:
     apart = np.ones(n + m, bool)
     shared = same & tight
     apart[a[shared]] = apart[b[shared]] = False
-    return Apart(apart[:n], apart[n:], bool((same & ~tight).any()))
+    return VersionDiffByMode(apart[:n], apart[n:], bool((same & ~tight).any()))
 
 
 def _same(rows: Relation, a: IntArray, b: IntArray) -> BoolArray:
@@ -168,7 +168,7 @@ def as_window(results: pa.Table, plan: Node, columns: Sequence[str]) -> Relation
     ).merged()
 
 
-def undone_results(results: pa.Table, job: RevisedJob) -> pa.Table:
+def undone_results(results: pa.Table, job: VersionDiff) -> pa.Table:
     """Old result segments in the units that the query is evaluated in; they were given in those in force."""
     restating = job.accents[0].restating
     if restating is None:

@@ -21,14 +21,14 @@ from pulse.operators.output.diff import difference
 from pulse.operators.output.tuple_diff import tuple_difference
 from pulse.runtime.execution import spark_driver
 from pulse.runtime.execution.bound_plan import prepare
-from pulse.runtime.incremental.version_diff import RevisedJob, within_spans
+from pulse.runtime.incremental.version_diff import VersionDiff, within_spans
 from pulse.runtime.incremental.version_diff_modes import changes
 from pulse.runtime.spark.arrow_frames import fitted_to_spark, spark_struct
 
 _TOGETHER = "_all"  # what results without a key are brought together by
 
 
-def frame(spark: SparkSession, job: RevisedJob) -> DataFrame:
+def frame(spark: SparkSession, job: VersionDiff) -> DataFrame:
     """The revisions, lazily."""
     pieces = job.pieces()
     schema = spark_struct(job.schema)
@@ -40,7 +40,7 @@ def frame(spark: SparkSession, job: RevisedJob) -> DataFrame:
     return _cogrouped(spark, job)
 
 
-def _work(pieces: list[RevisedJob]) -> spark_driver.Work:
+def _work(pieces: list[VersionDiff]) -> spark_driver.Work:
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
@@ -51,7 +51,7 @@ def _work(pieces: list[RevisedJob]) -> spark_driver.Work:
     return work
 
 
-def _cogrouped(spark: SparkSession, job: RevisedJob) -> DataFrame:
+def _cogrouped(spark: SparkSession, job: VersionDiff) -> DataFrame:
     """Both versions at the touched times, brought together by the results' keys and compared."""
     tuples = job.rate is not None
     sides = []
@@ -64,7 +64,7 @@ def _cogrouped(spark: SparkSession, job: RevisedJob) -> DataFrame:
     return old.cogroup(new).applyInArrow(_compare(job), spark_struct(job.schema))
 
 
-def _compare(job: RevisedJob) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def _compare(job: VersionDiff) -> Callable[[pa.Table, pa.Table], pa.Table]:
     columns = job.columns
     schema = columns.segment_schema() if job.rate is None else columns.tuple_schema(job.query.select)
 
@@ -86,6 +86,6 @@ def _compare(job: RevisedJob) -> Callable[[pa.Table, pa.Table], pa.Table]:
     return compare
 
 
-def _relation(table: pa.Table, job: RevisedJob) -> Relation:
+def _relation(table: pa.Table, job: VersionDiff) -> Relation:
     """Result segments of one key, in any order, as a relation."""
     return Relation.from_table(table, job.columns).merged()

@@ -30,18 +30,25 @@ from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.plan.radius import NONE, Reach, below_windows, margins, radius
 from pulse.plan.show import line
-from pulse.runtime.accents.query_units import Restating
-from pulse.runtime.execution.evaluator import Evaluation, _selective, without_possible
+from pulse.runtime.accents.query_units import OutputUnits
+from pulse.runtime.execution.evaluator import FragmentEvaluation, is_selective, without_possible
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.arrangement import ConnectionPoint, RevisionError
-from pulse.runtime.incremental.changelog import emitted
+from pulse.runtime.incremental.changelog import to_changelog
 from pulse.runtime.incremental.continuous_query import selected
 from pulse.runtime.incremental.delta import Changed, Delta
-from pulse.runtime.incremental.operators.across_union import AcrossArc, UnionArc
-from pulse.runtime.incremental.operators.base import Arc, Flow, RowArc, ScanArc, WindowArc, nothing
-from pulse.runtime.incremental.operators.join import JoinArc
-from pulse.runtime.incremental.operators.window import PatchedArc
-from pulse.runtime.incremental.operators.window_grid import ClosingsArc, with_results
+from pulse.runtime.incremental.operators.across_union import IncrementalAcross, IncrementalUnion
+from pulse.runtime.incremental.operators.base import (
+    Flow,
+    IncrementalOperator,
+    IncrementalRowwise,
+    IncrementalScan,
+    IncrementalWindow,
+    nothing,
+)
+from pulse.runtime.incremental.operators.join import IncrementalJoin
+from pulse.runtime.incremental.operators.window import PatchedWindow
+from pulse.runtime.incremental.operators.window_grid import GridWindow, with_results
 from pulse.runtime.incremental.tuple_changelog import tuple_changes
 
 MODES = ("adaptive", "upstream", "downstream")
@@ -73,7 +80,7 @@ class Proliferation:
 
 
 @dataclass(frozen=True)
-class Revised:
+class ViewUpdate:
     """What revisions led to: ``changes`` as segments, and how they spread."""
 
     changes: Changes
@@ -86,8 +93,8 @@ class Revised:
         """The changes as tuples at multiples of ``rate`` (microseconds; the query's own if None), per window.
 
         A result that changed is ``-U`` and ``+U``; one that is no longer there ``-D``; one that was not there ``+I``. Windows
-        have to be known at these closing times (``every`` of :class:`Reviser`), but for windows over tuples, which are then
-        what they are just behind them.
+        have to be known at these closing times (``every`` of :class:`IncrementalView`), but for windows over tuples, which are
+        then what they are just behind them.
         """
         asked = self.query.rate if rate is None else rate
         if asked is not None:
@@ -108,14 +115,14 @@ class Revised:
             )
 
 
-class Reviser:
+class IncrementalView:
     """A bound query over streams with these columns, ready to be revised once it was started.
 
     ``points`` says which arcs have connection points besides the streams, which always have one: "inputs" none,
     "windows" the outputs of windows, or the nodes of :attr:`plan` whose outputs have one. ``mode`` forces
     upstream or downstream where an operator can; "adaptive" chooses for each operator and stretch by ``costs``.
     ``keep`` (microseconds) is the history that streams keep before the watermark; None for all, "radius" for what the plan needs.
-    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`Revised.tuples` gives them,
+    ``every`` (microseconds) says that results are asked at its multiples only, as :meth:`ViewUpdate.tuples` gives them,
     and their changes are points: windows that nothing but rows lies above are then known at these closing times alone.
     ``restating``: streams are in the units of their start, and changes are told in those in force (semantics 8.2).
     """
@@ -130,7 +137,7 @@ class Reviser:
         costs: Costs | None = None,
         keep: int | str | None = None,
         every: int | None = None,
-        restating: Restating | None = None,
+        restating: OutputUnits | None = None,
     ) -> None:
         if isinstance(keep, str) and keep != "radius":
             raise ValueError(f"keep: expected microseconds, 'radius' or None, got {keep!r}")
@@ -156,8 +163,8 @@ class Reviser:
         self._chosen = points is None  # so that points may come and go as pays off
         self._needed = below_windows(self.plan)
         self._streams: dict[str, ConnectionPoint] = {}
-        self._arcs: dict[tuple[Node, bool], Arc] = {}
-        self._root: Arc | None = None
+        self._arcs: dict[tuple[Node, bool], IncrementalOperator] = {}
+        self._root: IncrementalOperator | None = None
 
     @property
     def output(self) -> Columns:
@@ -189,61 +196,66 @@ class Reviser:
         if empty:
             self._fill(empty, streams)
 
-    def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> Arc:
+    def _arc(self, node: Node, possible: bool, margin: Mapping[Node, Reach]) -> IncrementalOperator:
         key = (node, possible and not isinstance(node, Scan))
         if key in self._arcs:
             return self._arcs[key]
-        below = possible or (_takes_possible(node) and _selective(node.inputs[0]))
+        below = possible or (_takes_possible(node) and is_selective(node.inputs[0]))
         inputs = tuple(self._arc(one, below, margin) for one in node.inputs)
         told = node, possible, inputs, margin.get(node, NONE)
-        arc: Arc
+        arc: IncrementalOperator
         match node:
             case Scan():
-                arc = ScanArc(node, self._streams[node.stream])
+                arc = IncrementalScan(node, self._streams[node.stream])
             case Filter() | Project():
-                arc = RowArc(*told)
+                arc = IncrementalRowwise(*told)
             case Window() if node in self._at_closings:
-                arc = ClosingsArc(*told, self.mode, self.costs, self.every)
+                arc = GridWindow(*told, self.mode, self.costs, self.every)
             case Window():
-                arc = PatchedArc(*told, self.mode, self.costs)
+                arc = PatchedWindow(*told, self.mode, self.costs)
             case Join():
-                arc = JoinArc(*told)
+                arc = IncrementalJoin(*told)
             case Union():
-                arc = UnionArc(*told)
+                arc = IncrementalUnion(*told)
             case Across():
-                arc = AcrossArc(*told)
+                arc = IncrementalAcross(*told)
             case _:
                 raise AssertionError(f"no arc for {type(node).__name__}")
         arc.flow = Flow(line(node))
         self._arcs[key] = arc
         return arc
 
-    def _has_point(self, arc: Arc) -> bool:
-        if isinstance(arc, ScanArc) or self._with_points == "inputs":
+    def _has_point(self, arc: IncrementalOperator) -> bool:
+        if isinstance(arc, IncrementalScan) or self._with_points == "inputs":
             return False
         if self._with_points == "windows":
-            if self._chosen and isinstance(arc, PatchedArc) and arc.optional and arc.node not in self._needed:
+            if (
+                self._chosen
+                and isinstance(arc, PatchedWindow)
+                and arc.optional
+                and arc.node not in self._needed
+            ):
                 return arc.pays_off()
-            return isinstance(arc, WindowArc)
+            return isinstance(arc, IncrementalWindow)
         return arc.node in self._with_points
 
-    def _fill(self, stored: list[Arc], streams: Mapping[str, Relation]) -> None:
+    def _fill(self, stored: list[IncrementalOperator], streams: Mapping[str, Relation]) -> None:
         """Evaluate everything once for the connection points further down."""
         scans: dict[Node, Relation] = {
             arc.node: as_scanned(streams[arc.node.stream], arc.node)
             for arc in self._arcs.values()
-            if isinstance(arc, ScanArc)
+            if isinstance(arc, IncrementalScan)
         }
         for possible in {arc.possible for arc in stored}:
             known = scans
             if self.every is not None:
                 known = with_results(scans, self._at_closings, self.every, possible=possible)
-            evaluation = Evaluation(known, possible=possible)
+            evaluation = FragmentEvaluation(known, possible=possible)
             for arc in stored:
                 if arc.possible == possible:
                     arc.point = self._point(arc, evaluation.segments(arc.node))
 
-    def _point(self, arc: Arc, relation: Relation) -> ConnectionPoint:
+    def _point(self, arc: IncrementalOperator, relation: Relation) -> ConnectionPoint:
         """A connection point whose codes are the arc's."""
         relation = replace(relation.without_empty_groups().merged(), lineage=None)
         code = arc.codes_of(relation.keys, relation.groups)
@@ -262,13 +274,15 @@ class Reviser:
     @property
     def _points(self) -> list[ConnectionPoint]:
         further = [
-            arc.point for arc in self._arcs.values() if arc.point is not None and not isinstance(arc, ScanArc)
+            arc.point
+            for arc in self._arcs.values()
+            if arc.point is not None and not isinstance(arc, IncrementalScan)
         ]
         return [*self._streams.values(), *further]
 
     # -- revisions ------------------------------------------------------------------------------------------
 
-    def revise(self, changed: Mapping[str, Changed]) -> Revised:
+    def revise(self, changed: Mapping[str, Changed]) -> ViewUpdate:
         """Correct the streams, and tell what of the results that corrects."""
         if self._root is None:
             raise RevisionError("reviser: start it with the streams' segments first")
@@ -291,9 +305,9 @@ class Reviser:
         """Connection points put where they have come to pay off, and taken away where they do not."""
         if not (self._chosen and self.mode == "adaptive"):
             return
-        empty: list[Arc] = []
+        empty: list[IncrementalOperator] = []
         for arc in self._arcs.values():
-            if isinstance(arc, PatchedArc) and arc.weighed:
+            if isinstance(arc, PatchedWindow) and arc.weighed:
                 wanted = self._has_point(arc)
                 if wanted and arc.point is None:
                     empty.append(arc)
@@ -302,7 +316,7 @@ class Reviser:
         if empty:
             self._fill(empty, {name: point.everything() for name, point in self._streams.items()})
 
-    def _revise(self, changed: Mapping[str, Changed]) -> Revised:
+    def _revise(self, changed: Mapping[str, Changed]) -> ViewUpdate:
         assert self._root is not None
         came: dict[str, int] = {}
         for stream, point in self._streams.items():
@@ -315,7 +329,7 @@ class Reviser:
             flow = arc.flow = Flow(arc.flow.operator)
             deltas = [one.delta for one in arc.inputs if one.delta is not None]
             flow.revised, flow.rows_in = sum(map(len, deltas)), sum(map(_rows_of, deltas))
-            if isinstance(arc, ScanArc):
+            if isinstance(arc, IncrementalScan):
                 delta = arc.change()
                 flow.revised = len(arc.point.pending) if arc.point is not None else 0
             elif flow.revised:
@@ -327,16 +341,18 @@ class Reviser:
             flow.absorbed = delta.absorbed
         return self._told(self._root, came)
 
-    def _told(self, root: Arc, came: Mapping[str, int]) -> Revised:
+    def _told(self, root: IncrementalOperator, came: Mapping[str, int]) -> ViewUpdate:
         assert root.delta is not None
         if len(root.delta):
             restated = None if self.restating is None else self.restating.segments
-            changes, rows = emitted(root.delta, self.output, possible=self.query.possible, restated=restated)
+            changes, rows = to_changelog(
+                root.delta, self.output, possible=self.query.possible, restated=restated
+            )
         else:
             rows = selected(Relation.empty(self.plan.columns), self.output)
             changes = Changes(self.schema.empty_table())
         flows = tuple(arc.flow for arc in self._arcs.values())
-        return Revised(changes, Proliferation(came, flows, len(changes)), rows, self.query, self.every)
+        return ViewUpdate(changes, Proliferation(came, flows, len(changes)), rows, self.query, self.every)
 
     def _asked(self, relation: Relation) -> Relation:
         return relation if self.query.possible else without_possible(relation)
@@ -346,9 +362,9 @@ class Reviser:
         scans: dict[Node, Relation] = {
             arc.node: as_scanned(self._streams[arc.node.stream].everything(), arc.node)
             for arc in self._arcs.values()
-            if isinstance(arc, ScanArc)
+            if isinstance(arc, IncrementalScan)
         }
-        found = Evaluation(scans, possible=self.query.possible).segments(self.plan)
+        found = FragmentEvaluation(scans, possible=self.query.possible).segments(self.plan)
         return selected(self._asked(found).without_empty_groups(), self.output)
 
 

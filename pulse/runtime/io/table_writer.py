@@ -25,7 +25,7 @@ KINDS = (".parquet", ".csv")
 _OWN = re.compile(r"_SUCCESS|part-.*\.parquet|\..*\.crc")
 
 
-class OutputError(PulseError, ValueError):
+class ResultOutputError(PulseError, ValueError):
     """A file that cannot be written as asked."""
 
 
@@ -37,38 +37,40 @@ def check(out: str, *, overwrite: bool, schema: pa.Schema | None = None, folders
     path = Path(out)
     if path.suffix.lower() not in KINDS:
         or_folder = ", or a folder (ending in /) for Spark to write to" if folders else ""
-        raise OutputError(f"--out {out}: expected a name that ends in {' or '.join(KINDS)}{or_folder}")
+        raise ResultOutputError(f"--out {out}: expected a name that ends in {' or '.join(KINDS)}{or_folder}")
     if path.exists() and (not overwrite or path.is_dir()):
         kind = "a folder" if path.is_dir() else "there already"
-        raise OutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
+        raise ResultOutputError(f"--out {out}: it is {kind}; choose another name, or --overwrite a file")
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
+        raise ResultOutputError(f"--out {out}: there is no folder {path.absolute().parent}; make it first")
     if (path.absolute().parent / MANIFEST).is_file():
-        raise OutputError(
+        raise ResultOutputError(
             f"--out {out}: {path.absolute().parent} is a stored model, whose files are its own; choose another folder"
         )
     if schema is not None and path.suffix.lower() == ".csv":
         nested = [field.name for field in schema if pa.types.is_nested(field.type)]
         if nested:
-            raise OutputError(
+            raise ResultOutputError(
                 f"--out {out}: CSV cannot hold {', '.join(nested)}; write Parquet, or ask for tuples"
             )
 
 
 def _check_folder(out: str, *, overwrite: bool, folders: bool) -> None:
     if not folders:
-        raise OutputError(f"--out {out}: only Spark writes folders; name a file, or take --engine spark")
+        raise ResultOutputError(
+            f"--out {out}: only Spark writes folders; name a file, or take --engine spark"
+        )
     path = Path(out)
     if "://" in out or not path.exists():
         return
     if not path.is_dir():
-        raise OutputError(f"--out {out}: it is a file; choose another name")
+        raise ResultOutputError(f"--out {out}: it is a file; choose another name")
     if not overwrite:
-        raise OutputError(f"--out {out}: it is there already; choose another name, or --overwrite it")
+        raise ResultOutputError(f"--out {out}: it is there already; choose another name, or --overwrite it")
     # Overwriting removes the whole folder, so it must be of the kind that is written here.
     others = sorted(one.name for one in path.iterdir() if not _OWN.fullmatch(one.name))
     if others:
-        raise OutputError(
+        raise ResultOutputError(
             f"--out {out}: it holds {others[0]}, which is no result; --overwrite removes whole folders, so choose another name"
         )
 
@@ -85,7 +87,7 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: str
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
     except OSError as e:
-        raise OutputError(f"--out {out}: nothing can be written there: {e.strerror}") from None
+        raise ResultOutputError(f"--out {out}: nothing can be written there: {e.strerror}") from None
     os.close(handle)
     rows = 0
     try:
@@ -136,7 +138,7 @@ def _write_folder(frame: Any, out: Path, *, overwrite: bool) -> None:
             frame.write.mode("overwrite").parquet((hidden / "new").as_uri())
         if out.exists():
             if not overwrite:
-                raise OutputError(
+                raise ResultOutputError(
                     f"--out {out}: it came to be there meanwhile; choose another name, or --overwrite it"
                 )
             if not exchange(hidden / "new", out):

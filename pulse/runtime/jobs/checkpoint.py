@@ -22,7 +22,7 @@ from typing import Any
 
 from pulse.core.errors import PulseError
 from pulse.core.time import format_duration, parse_duration
-from pulse.runtime.accents.follower import KeptAccents
+from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.jobs.result_log import FINGERPRINT
 from pulse.runtime.jobs.spec import Job
 from pulse.runtime.predict.batch_store import replace_file
@@ -156,7 +156,7 @@ class Progress:
         self.batch = 0
         self.seen: dict[str, set[Path]] = {name: set() for name in predictor.specs}
         self.prediction = Prediction(predictor)
-        self.accents: KeptAccents | None = None  # what was heard of them
+        self.accents: AccentSnapshot | None = None  # what was heard of them
         self.read: dict[str, int] = {}  # how far logs beside the streams were
         if job.checkpoint is None:
             return

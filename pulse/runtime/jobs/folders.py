@@ -44,7 +44,7 @@ class OthersResultsError(JobError, FileExistsError):
     """A folder for results that holds those of another job, or of another checkpoint."""
 
 
-class Places:
+class JobFolders:
     """A job's folders while a run has them; :meth:`release` lets them go, once."""
 
     def __init__(self, handle: int | None) -> None:
@@ -67,9 +67,9 @@ def occupied(job: Job, engine: str) -> Iterator[None]:
         places.release()
 
 
-def occupy(job: Job, engine: str) -> Places:
+def occupy(job: Job, engine: str) -> JobFolders:
     """Take a job's folders for a run that is about to write: refused where another run has them, or they are another job's."""
-    places = Places(_lock(job))
+    places = JobFolders(_lock(job))
     try:
         if job.checkpoint is not None:
             check_fingerprint(job, engine)

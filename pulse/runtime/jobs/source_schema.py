@@ -161,14 +161,14 @@ def kind_columns(stream: StreamJob) -> tuple[str, ...]:
     return tuple(name for name in (stream.kind, stream.accent_column) if name is not None)
 
 
-class Settled(NamedTuple):
+class ResolvedSchema(NamedTuple):
     """A job with the types of its columns listed, and all types of streams that list none, by stream, to be kept."""
 
     job: Job
     types: Types
 
 
-def settled(job: Job, known: Types | None = None, *, every: bool = False) -> Settled:
+def settled(job: Job, known: Types | None = None, *, every: bool = False) -> ResolvedSchema:
     """The job with the types that files have listed, so that all later files are read with those: as they are ``known`` from runs
     before, else as the stream's first file has them. In process text has those that are needed, with ``every`` all."""
     streams, types = {}, {}
@@ -182,7 +182,7 @@ def settled(job: Job, known: Types | None = None, *, every: bool = False) -> Set
                 streams[name] = replace(
                     one, columns=told if every or one.format == "parquet" else _read(one, told)
                 )
-    return Settled(replace(job, streams=streams), types)
+    return ResolvedSchema(replace(job, streams=streams), types)
 
 
 def _known(known: Types | None, name: str) -> pa.Schema | None:

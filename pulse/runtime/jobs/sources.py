@@ -19,7 +19,7 @@ from pulse.operators.data.tuple_columns import check_columns, needed_columns
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.plan.nodes import scans
 from pulse.runtime.accents.declared_options import DeclaredKeysError, domain_of
-from pulse.runtime.accents.stream_options import Hears
+from pulse.runtime.accents.stream_options import AccentOptions
 from pulse.runtime.jobs.file_source import SourceError as SourceError  # what cannot be read
 from pulse.runtime.jobs.file_source import read_file, unseen
 from pulse.runtime.jobs.sinks import BESIDE
@@ -93,7 +93,7 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
             absent = absent_of(one, columns)
             tell_absent(one, absent, columns, where=job.where)
             policy = Policy.of(one.policy)
-            hears[name] = Hears.of(
+            hears[name] = AccentOptions.of(
                 made,
                 name,
                 one.accent_column,
@@ -111,11 +111,11 @@ def predictor_of(job: Job, given: Mapping[str, pa.Schema] | None = None, *, deal
 
 def _fixed(made: Predictor, stream: StreamJob, buckets: int) -> list[tuple[str, str]]:
     """What cannot be altered in a job, and why."""
-    from pulse.runtime.predict.co_partitioning import dealt_by
+    from pulse.runtime.predict.co_partitioning import partition_keys
 
     found = []
     if buckets > 1:
-        dealing = dealt_by(made)
+        dealing = partition_keys(made)
         keys = stream.key if dealing is None else dealing[stream.name]
         why = "tuples are dealt to buckets by it as it was recorded; start the job with buckets = 1, or with engine = 'local'"
         found += [(name, why) for name in keys]

@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import listed, settled
+from pulse.operators.data.updates import apply_updates, keys_in
 from pulse.plan.nodes import scans
-from pulse.runtime.incremental.continuous_query import Standing, followed
+from pulse.runtime.incremental.continuous_query import ContinuousQuery, followed
 from pulse.validation.online.tighten import loose, restate
-from pulse.validation.online.validator import Counts, Validator
-from pulse.validation.revisions.history import History, Taken
+from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.revisions.history import AcceptedTuples, History
 
 Parties = dict[str, tuple[pa.Array, ...] | None]
 """Keys by stream; None: all."""
 
 
-def parties(standing: Standing, results: Relation) -> Parties:
+def parties(standing: ContinuousQuery, results: Relation) -> Parties:
     """The keys that take part in results, as far as these name them; all where they do not."""
     found: Parties = {}
     own = results.columns.key_names
@@ -77,16 +77,16 @@ def restated(
     return found
 
 
-def after(first: Mapping[str, Relation], taken: Mapping[str, Taken]) -> dict[str, Taken]:
+def after(first: Mapping[str, Relation], taken: Mapping[str, AcceptedTuples]) -> dict[str, AcceptedTuples]:
     """What was taken after models were restated by these segments. Those of keys that are revised are part of the revision."""
     found = dict(taken)
     for stream, segments in first.items():
         one = taken.get(stream)
         if one is None:
-            found[stream] = Taken(segments, None, Counts(), None)
+            found[stream] = AcceptedTuples(segments, None, ValidationCounts(), None)
             continue
         left = segments
         if one.revised is not None:
-            left = segments.select_groups(np.flatnonzero(~listed(segments.keys, one.revised.keys)))
-        found[stream] = one._replace(updates=settled(left, one.updates, voids=True)[0])
+            left = segments.select_groups(np.flatnonzero(~keys_in(segments.keys, one.revised.keys)))
+        found[stream] = one._replace(updates=apply_updates(left, one.updates, voids=True)[0])
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from pulse.core.arrays import BoolArray
 from pulse.core.bounds import ErrorBound
 from pulse.operators.data.relation import Relation
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.predict.spec import Predictor
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.inverter import absolute_bounds, invert
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 
 def shared_out(
-    predictor: Predictor, evaluation: Evaluation, rates: Mapping[str, Allotment], *, alone: bool
+    predictor: Predictor, evaluation: FragmentEvaluation, rates: Mapping[str, Allotment], *, alone: bool
 ) -> dict[str, Allotment]:
     """What the split gives. Of ours, where outputs share inputs, the one of three that clearly promises fewest violations.
 

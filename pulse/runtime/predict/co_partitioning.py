@@ -23,14 +23,14 @@ Parts = tuple[frozenset[str], ...]
 """Where rows lie: together if they agree in all parts, each a set of key columns with one value."""
 
 
-def dealt_by(predictor: Predictor) -> Dealing | None:
+def partition_keys(predictor: Predictor) -> Dealing | None:
     """How to deal tuples so that buckets are all there is to a query; None if rows of any two keys may have to meet."""
     plan = predictor.standing.plan
     keys = {stream: spec.schema.key_names for stream, spec in predictor.specs.items()}
     if not any(isinstance(node, Exchange) for node in walk(place_exchanges(plan))):
         return keys
     for dealing in _dealings(predictor):
-        if _lying(plan, dealing) is not None:
+        if _placement(plan, dealing) is not None:
             return dealing
     return None
 
@@ -46,12 +46,12 @@ def _dealings(predictor: Predictor) -> Iterator[Dealing]:
                 yield dealing
 
 
-def _lying(node: Node, dealing: Dealing) -> Parts | None:
+def _placement(node: Node, dealing: Dealing) -> Parts | None:
     """Where a node's rows lie; None if some that must meet lie apart."""
     if isinstance(node, Scan):
         return tuple(frozenset({f"{node.alias}.{name}"}) for name in dealing[node.stream])
     if isinstance(node, Join):
-        left, right = _lying(node.left, dealing), _lying(node.right, dealing)
+        left, right = _placement(node.left, dealing), _placement(node.right, dealing)
         if left is None or right is None:
             return None
         joined = tuple(a | b for a, b in zip(left, right, strict=True))
@@ -59,7 +59,7 @@ def _lying(node: Node, dealing: Dealing) -> Parts | None:
         return joined if all(met) else None
     if not isinstance(node, (Filter, Window, Project, Across)):
         return None
-    parts = _lying(node.input, dealing)
+    parts = _placement(node.input, dealing)
     if parts is None or isinstance(node, (Filter, Window)):
         return parts
     if isinstance(node, Across):

@@ -23,9 +23,9 @@ from pulse.operators.data.updates import begins
 from pulse.operators.units.key_ends import Drops
 from pulse.plan.nodes import Node, scans
 from pulse.runtime.accents.rounding import Shifts, rounded
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
-from pulse.runtime.incremental.continuous_query import Solved, StandingState
+from pulse.runtime.incremental.continuous_query import ContinuousQueryState, Solved
 from pulse.runtime.predict.bound_feedback import Parties, after, parties, restated, together
 from pulse.runtime.predict.bound_sharing import beyond, shared_out, too_loose
 from pulse.runtime.predict.spec import Predictor
@@ -41,8 +41,8 @@ from pulse.runtime.predict.tuple_history import (
 )
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.online.tighten import loose
-from pulse.validation.online.validator import Counts, Validator, ValidatorState
-from pulse.validation.revisions.history import History, Taken
+from pulse.validation.online.validator import ValidationCounts, Validator, ValidatorState
+from pulse.validation.revisions.history import AcceptedTuples, History
 
 Tuples = Mapping[str, pa.Table | pa.RecordBatch]
 
@@ -89,7 +89,7 @@ class Prediction:
 
     predictor: Predictor
     validators: dict[str, Validator] = field(default_factory=dict)
-    state: StandingState | None = None
+    state: ContinuousQueryState | None = None
     allotted: dict[str, Allotment] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     now: int | None = None
@@ -124,7 +124,7 @@ class Prediction:
             else self._taken(tuples, watermark, drops or {}, shifts or {})
         )
         updates = updates_of(pushed)
-        counts, aside = Counts(), {}
+        counts, aside = ValidationCounts(), {}
         for stream, one in pushed.items():
             counts.add(one.counts)
             if one.aside is not None and one.aside.num_rows:
@@ -154,9 +154,9 @@ class Prediction:
         watermark: int | None,
         drops: Mapping[str, Drops],
         shifts: Shifts,
-        state: StandingState | None = None,
+        state: ContinuousQueryState | None = None,
         first: Mapping[str, Relation] | None = None,
-    ) -> tuple[dict[str, Taken], Solved]:
+    ) -> tuple[dict[str, AcceptedTuples], Solved]:
         """Validate tuples and solve what they change, in this state of results and after these segments if given."""
         pushed = after(first or {}, take(self.validators, self.histories, tuples, drops))
         pushed = dropped(self.validators, self.histories, pushed, drops, watermark)
@@ -169,7 +169,7 @@ class Prediction:
 
     def _bounded(
         self, tuples: Tuples, watermark: int | None, drops: Mapping[str, Drops], shifts: Shifts
-    ) -> tuple[dict[str, Taken], Solved]:
+    ) -> tuple[dict[str, AcceptedTuples], Solved]:
         """The same, again with the bounds that flow back while these are tighter than what was validated against."""
         standing, state = self.predictor.standing, self.state
         kept = {stream: _copied(one.state) for stream, one in self.validators.items()}
@@ -220,7 +220,7 @@ class Prediction:
     def _flow_back(
         self,
         updates: Mapping[str, Relation],
-        evaluation: Evaluation | None = None,
+        evaluation: FragmentEvaluation | None = None,
         since: int | None = None,
     ) -> None:
         """Allot what the query's bounds leave to the inputs, anew for what changed.
@@ -243,7 +243,7 @@ class Prediction:
                 relation = self.state.streams[leaf.stream]
                 chosen = standing.of_keys(relation, updates[leaf.stream]) if alone else relation
                 inputs[leaf] = as_scanned(standing.recent(chosen, now), leaf)
-            evaluation = Evaluation(inputs, possible=standing.query.possible)
+            evaluation = FragmentEvaluation(inputs, possible=standing.query.possible)
         found = shared_out(self.predictor, evaluation, self._restlessness(), alone=alone)
         for stream, allotment in found.items():
             before = self.allotted.get(stream)

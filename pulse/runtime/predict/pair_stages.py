@@ -1,4 +1,6 @@
-"""The two stages of a prediction whose pairs are spread by grid cell, inside Spark's workers (:mod:`pulse.runtime.predict.spatial_partitioning`).
+"""Run the two Spark stages of a prediction whose pairs are partitioned by grid cell.
+
+See :mod:`pulse.runtime.predict.spatial_partitioning`.
 
 ::
 
@@ -13,46 +15,46 @@ from typing import Any
 import pandas as pd
 
 from pulse.core.encoding.codec import refused
-from pulse.runtime.execution.exchange import Parcel
+from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.engine import Emission, Tally
 from pulse.runtime.predict.solve_stage import in_force, told_of_accents
-from pulse.runtime.predict.spatial_partitioning import PlaceSolver, Spread, Whereabouts
+from pulse.runtime.predict.spatial_partitioning import CellRegistry, PlaceSolver, SpatialPartitioning
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import ACCENTS, TALLY, UPDATES, emitted, row
-from pulse.runtime.predict.stages import Keeping, Validating
+from pulse.runtime.predict.stages import Stage, ValidateStage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, updates_of
 from pulse.validation.revisions.history import History
 
 
-def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> Spread | None:
+def spread_of(predictor: Predictor, places: int, cell: float | None = None) -> SpatialPartitioning | None:
     """How a prediction's second stage is spread; None where it is one place.
 
     Bounds that the query states are shared out among all keys at once, which takes one place.
     """
-    return None if predictor.bounds else Spread.of(predictor.standing, places, cell)
+    return None if predictor.bounds else SpatialPartitioning.of(predictor.standing, places, cell)
 
 
-class Scattering(Validating):
+class RouteStage(ValidateStage):
     """The validators of a bucket: each update goes to the places of the cells that its key touches, or did before it."""
 
     form = forms.SCATTERING
 
-    def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
+    def __init__(self, predictor: Predictor, lateness: int, spread: SpatialPartitioning) -> None:
         super().__init__(predictor, lateness, None)
         self.spread = spread
 
     def work(self, place: int, kept: Any, rows: Iterator[pd.DataFrame]) -> tuple[Any, list[dict[str, Any]]]:
         """Validate the bucket's tuples and say where their keys are."""
-        before, whereabouts = kept or (None, Whereabouts())
+        before, whereabouts = kept or (None, CellRegistry())
         validators, taken, out = self.validated(place, before, rows)
         now = validators[1]
         for stream, one in taken.items():
             for to, (relation, told) in whereabouts.take(
                 self.spread, stream, one.updates, one.revised
             ).items():
-                said = place, Parcel(0, place, relation).pack(), told
+                said = place, ExchangeBatch(0, place, relation).pack(), told
                 out.append(row(to, UPDATES, stream=stream, now=now, payload=pack_state(forms.MOVES, said)))
         if now is not None:
             whereabouts.forget(self.spread, self.watermark(now) - reach_back(self.predictor))
@@ -83,12 +85,12 @@ class Scattering(Validating):
         return super().of_data(data[0]), data[1]
 
 
-class Pairing(Keeping):
+class PairStage(Stage):
     """The pairs whose home is in a place; rows of other channels pass through."""
 
     form = forms.PAIRING
 
-    def __init__(self, predictor: Predictor, lateness: int, spread: Spread) -> None:
+    def __init__(self, predictor: Predictor, lateness: int, spread: SpatialPartitioning) -> None:
         super().__init__(predictor, lateness)
         self.spread = spread
 
@@ -108,7 +110,7 @@ class Pairing(Keeping):
         )
         columns = self.predictor.standing.columns
         solved = solver.take(
-            (stream, Parcel.unpack(0, 0, payload, columns[stream]).relation, said)
+            (stream, ExchangeBatch.unpack(0, 0, payload, columns[stream]).relation, said)
             for stream, _, payload, said in parts
         )
         seen = [one["now"] for one in told if one["channel"] in (UPDATES, ACCENTS)]

@@ -1,7 +1,7 @@
 """The second stage of a prediction in one place, inside Spark's workers: the standing query over the updates of all buckets.
 
-Its validators are elsewhere (:class:`pulse.runtime.predict.stages.Validating`). What it allots comes back to them with the next
-micro-batch (:mod:`pulse.runtime.predict.batch_store`).
+Its validators are elsewhere (:class:`pulse.runtime.predict.stages.ValidateStage`). What it allots comes back to them with the
+next micro-batch (:mod:`pulse.runtime.predict.batch_store`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import pandas as pd
 import pyarrow as pa
 
 from pulse.operators.data.relation import Relation
-from pulse.runtime.accents.follower import Follower, Heard
-from pulse.runtime.execution.exchange import Parcel
+from pulse.runtime.accents.follower import DecodedBatch, Follower
+from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.bound_sharing import beyond
 from pulse.runtime.predict.engine import Emission, Prediction, Tally
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import ACCENTS, BOUNDS, UPDATES, emitted, row
-from pulse.runtime.predict.stages import Keeping
+from pulse.runtime.predict.stages import Stage
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import reach_back, solve, unpacked, updates_of
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.inversion.needs import PACE
-from pulse.validation.online.validator import Counts
-from pulse.validation.revisions.history import Taken
+from pulse.validation.online.validator import ValidationCounts
+from pulse.validation.revisions.history import AcceptedTuples
 
 Told = tuple[str, int]
 """A stream and a bucket."""
@@ -36,18 +36,18 @@ Told = tuple[str, int]
 
 def told_of_accents(
     predictor: Predictor, state: Any, rows: Iterable[Mapping[str, Any]]
-) -> tuple[Follower, Heard]:
+) -> tuple[Follower, DecodedBatch]:
     """What a place of a second stage knows of accents, once the first has told it of new ones."""
     before = Follower(predictor, *(state or ()))
     for one in rows:
         if one["channel"] == ACCENTS:
             state = unpack_state(forms.ACCENTS, bytes(one["payload"]))
             forms.check_accents(predictor, state)
-    return Follower(predictor, *(state or ())), Heard({}, {}, {}, before=before.restating)
+    return Follower(predictor, *(state or ())), DecodedBatch({}, {}, {}, before=before.restating)
 
 
 def in_force(
-    emission: Emission, follower: Follower, heard: Heard, results: tuple[Relation, Relation]
+    emission: Emission, follower: Follower, heard: DecodedBatch, results: tuple[Relation, Relation]
 ) -> Emission:
     """What a second stage emits, in the units in force; ``results``: those at rest before and after."""
     if not follower.predictor.hears:
@@ -63,13 +63,15 @@ class Solver(Prediction):
         super().__init__(predictor)
         self.rates: dict[Told, forms.Rates] = {}
 
-    def take(self, told: Mapping[str, Taken], rates: Mapping[Told, forms.Rates]) -> Emission:
+    def take(self, told: Mapping[str, AcceptedTuples], rates: Mapping[Told, forms.Rates]) -> Emission:
         """What updates and revisions change."""
         assert self.state is not None
         self.rates.update(rates)
         columns = self.predictor.standing.columns
         taken = {
-            name: told.get(name, Taken(Relation.empty(columns[name]), None, Counts(), None))
+            name: told.get(
+                name, AcceptedTuples(Relation.empty(columns[name]), None, ValidationCounts(), None)
+            )
             for name in self.predictor.specs
         }
         updates = updates_of(taken)
@@ -105,7 +107,7 @@ class Solver(Prediction):
         return found
 
 
-class Solving(Keeping):
+class SolveStage(Stage):
     """The standing query of all keys, in one place; rows of other channels pass through."""
 
     form = forms.SOLVING
@@ -145,18 +147,20 @@ class Solving(Keeping):
         forms.check_accents(self.predictor, data[4])
         return data
 
-    def _received(self, rows: list[dict[str, Any]]) -> tuple[dict[str, Taken], dict[Told, forms.Rates]]:
+    def _received(
+        self, rows: list[dict[str, Any]]
+    ) -> tuple[dict[str, AcceptedTuples], dict[Told, forms.Rates]]:
         """What was taken by stream, that of a bucket after the other, and what the buckets say of their keys."""
         parts = sorted(
             ((one["stream"], *unpack_state(forms.UPDATES, bytes(one["payload"]))) for one in rows),
             key=lambda one: one[:2],
         )
-        taken: dict[str, Taken] = {}
+        taken: dict[str, AcceptedTuples] = {}
         for stream in dict.fromkeys(one[0] for one in parts):
             mine = [one for one in parts if one[0] == stream]
             columns = self.predictor.standing.columns[stream]
-            updates = [Parcel.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
+            updates = [ExchangeBatch.unpack(0, 0, payload, columns).relation for _, _, payload, _, _ in mine]
             revised = unpacked([one[4] for one in mine], self.predictor.standing, stream)
-            taken[stream] = Taken(Relation.concat(updates), revised, Counts(), None)
+            taken[stream] = AcceptedTuples(Relation.concat(updates), revised, ValidationCounts(), None)
         rates = {(stream, place): said for stream, place, _, said, _ in parts if said is not None}
         return taken, rates

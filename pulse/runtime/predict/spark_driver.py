@@ -37,7 +37,7 @@ from pulse.runtime.jobs.alerts import Seen
 from pulse.runtime.jobs.checkpoint import keep_columns, keep_fingerprint, known_columns
 from pulse.runtime.jobs.dead_letters import write_aside
 from pulse.runtime.jobs.file_source import misplaced, unreadable
-from pulse.runtime.jobs.folders import Places, check_links, occupy
+from pulse.runtime.jobs.folders import JobFolders, check_links, occupy
 from pulse.runtime.jobs.preflight import check_for_spark
 from pulse.runtime.jobs.secrets import concealing
 from pulse.runtime.jobs.sinks import Batch, Sink, numbered, sink_of
@@ -48,17 +48,17 @@ from pulse.runtime.jobs.spark_sources import frame_of, log_frame
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.batch_store import keep
-from pulse.runtime.predict.co_partitioning import dealt_by
+from pulse.runtime.predict.co_partitioning import partition_keys
 from pulse.runtime.predict.confirmation import newest_in, parties_of
 from pulse.runtime.predict.engine import Tally
 from pulse.runtime.predict.ingest import PARCELS, LinePacker, Packer, unpacked_table
 from pulse.runtime.predict.local_driver import Status
-from pulse.runtime.predict.pair_stages import Pairing, Scattering, spread_of
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import ASIDE, BOUNDS, CHANGES, ENDING, ROWS, SEEN, TALLIED
-from pulse.runtime.predict.stages import Predicting, Validating
+from pulse.runtime.predict.stages import SingleStage, ValidateStage
 from pulse.runtime.predict.state_codec import unpack_state
 from pulse.runtime.spark.arrow_frames import arrow_schema_of
 from pulse.runtime.spark.errors import translated
@@ -74,7 +74,7 @@ _UNREADABLE = re.compile(
 class Running:
     """A job at work."""
 
-    def __init__(self, query: StreamingQuery, status: Status, job: Job, places: Places) -> None:
+    def __init__(self, query: StreamingQuery, status: Status, job: Job, places: JobFolders) -> None:
         self.query, self.status, self._job, self._places = query, status, job, places
 
     def wait(self, seconds: int | None = None) -> bool:
@@ -119,7 +119,7 @@ _STARTED: dict[str, Running] = {}
 
 def runs_in_buckets(predictor: Predictor) -> bool:
     """Whether all rows that must meet lie in one bucket, if tuples are dealt by some of their stream's key."""
-    return dealt_by(predictor) is not None
+    return partition_keys(predictor) is not None
 
 
 def start(
@@ -178,7 +178,7 @@ def _predicted(
     spark: SparkSession, job: Job, predictor: Predictor, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
     """The job's rows, as :data:`ROWS`."""
-    parts, dealing = [], dealt_by(predictor)
+    parts, dealing = [], partition_keys(predictor)
     for name, spec in predictor.specs.items():
         by = spec.schema.key_names if dealing is None else dealing[name]
         frame = frame_of(spark, job.streams[name], spec.schema, job.buckets, frames.get(name), by)
@@ -190,15 +190,15 @@ def _predicted(
         parts.append(log_frame(spark, folder).mapInArrow(LinePacker(name, job.buckets), PARCELS))
     parcels = reduce(DataFrame.union, parts)
     if dealing is not None:
-        return _stateful(parcels, Predicting(predictor, job.lateness))
+        return _stateful(parcels, SingleStage(predictor, job.lateness))
     spread = spread_of(predictor, job.buckets, job.cell)
     if spread is not None:
-        updates = _stateful(parcels, Scattering(predictor, job.lateness, spread))
-        return _stateful(updates, Pairing(predictor, job.lateness, spread))
+        updates = _stateful(parcels, RouteStage(predictor, job.lateness, spread))
+        return _stateful(updates, PairStage(predictor, job.lateness, spread))
     assert job.checkpoint is not None
     bounds = str(Path(job.checkpoint) / "bounds")
-    updates = _stateful(parcels, Validating(predictor, job.lateness, bounds))
-    return _stateful(updates, Solving(predictor, job.lateness))
+    updates = _stateful(parcels, ValidateStage(predictor, job.lateness, bounds))
+    return _stateful(updates, SolveStage(predictor, job.lateness))
 
 
 def _stateful(frame: DataFrame, processor: Any) -> DataFrame:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pulse.core.arrays import BoolArray, IntArray
 from pulse.core.expression import Constant
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import begins, ending_after, listed, settled
+from pulse.operators.data.updates import apply_updates, begins, ending_after, keys_in
 from pulse.operators.output.diff import difference
 from pulse.operators.relational.spatial_grid import (
     PairHome,
@@ -36,18 +36,18 @@ from pulse.operators.relational.spatial_grid import (
     within_each,
 )
 from pulse.plan.nodes import Join, Node, Scan, scans, walk
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.continuous_query import (
     FAR,
     GRACE,
+    ContinuousQuery,
+    ContinuousQueryState,
     Solved,
-    Standing,
-    StandingState,
     followed,
     selected,
 )
-from pulse.validation.revisions.replay import Revised, replaced
+from pulse.validation.revisions.replay import KeyRevision, replaced
 
 Key = tuple[object, ...]
 Range = tuple[int, int, int, int]
@@ -58,7 +58,7 @@ CELL_PER_REACH = 20.0
 
 
 @dataclass(frozen=True)
-class Told:
+class KeyNotice:
     """What a place is told of a key: from when on it changed, its range (None: it left), and whether it enters.
 
     ``revised``: what it did before is another; results that are no longer held stay as they were.
@@ -72,16 +72,18 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpatialPartitioning:
     """How a standing query with one pair join of two streams is spread over ``places`` places."""
 
-    standing: Standing
+    standing: ContinuousQuery
     join: Join
     cell: float
     places: int
 
     @classmethod
-    def of(cls, standing: Standing, places: int, cell: float | None = None) -> Spread | None:
+    def of(
+        cls, standing: ContinuousQuery, places: int, cell: float | None = None
+    ) -> SpatialPartitioning | None:
         """None where the plan cannot be spread: what meets is not near, or depends on more than two keys, or hides one."""
         joins = [node for node in walk(standing.plan) if isinstance(node, Join)]
         if len(joins) != 1 or not standing.treats_keys_apart or joins[0].near is None or joins[0].equal:
@@ -117,7 +119,9 @@ class Spread:
         for side, leaf, position in self.sides():
             if leaf.stream != stream:
                 continue
-            evaluation = Evaluation({leaf: as_scanned(relation, leaf)}, possible=self.standing.query.possible)
+            evaluation = FragmentEvaluation(
+                {leaf: as_scanned(relation, leaf)}, possible=self.standing.query.possible
+            )
             moving = evaluation.segments(side).without_empty_groups()
             reach = self.reach
             if self.join.near is not None and self.join.near.window:
@@ -141,15 +145,15 @@ class Spread:
 
 
 @dataclass
-class Whereabouts:
+class CellRegistry:
     """Where the keys of a bucket are: their recent segments and ranges, by stream."""
 
     held: dict[str, Relation] = field(default_factory=dict)
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
     def take(
-        self, spread: Spread, stream: str, updates: Relation, revised: Revised | None = None
-    ) -> dict[int, tuple[Relation, tuple[Told, ...]]]:
+        self, spread: SpatialPartitioning, stream: str, updates: Relation, revised: KeyRevision | None = None
+    ) -> dict[int, tuple[Relation, tuple[KeyNotice, ...]]]:
         """What each place is to be told of a stream's updates: segments, and what they are of.
 
         Of a key that is revised every place is told, since any may hold results of where it was: those of its range get all its
@@ -161,19 +165,19 @@ class Whereabouts:
         held = self.held.get(stream, Relation.empty(updates.columns))
         if revised is not None:
             held = replaced(held, revised.keys, revised.start, revised.segments)
-        rest, changed = settled(held, updates)
+        rest, changed = apply_updates(held, updates)
         if revised is not None and rest.groups:
-            changed |= listed(rest.keys, revised.keys)
+            changed |= keys_in(rest.keys, revised.keys)
         self.held[stream] = rest
         recent = rest.select_groups(np.flatnonzero(changed))
         now, before = spread.ranges(stream, recent), self.ranges.setdefault(stream, {})
         at = {key: group for group, key in enumerate(_keys(recent))}
-        told: dict[int, list[tuple[Told, int]]] = {}
+        told: dict[int, list[tuple[KeyNotice, int]]] = {}
         for group, (key, since) in enumerate(_starts(updates)):
             old, new = before.pop(key, None), now.get(key)
             come_from, go_to = spread.of_range(old), spread.of_range(new)
             for place in sorted(come_from | go_to):
-                said = Told(key, since, new if place in go_to else None, place not in come_from)
+                said = KeyNotice(key, since, new if place in go_to else None, place not in come_from)
                 told.setdefault(place, []).append((said, group))
             if new is not None:
                 before[key] = new
@@ -182,7 +186,7 @@ class Whereabouts:
             new = now.get(key)
             go_to = spread.of_range(new)
             for place in range(spread.places):
-                said = Told(key, since, new if place in go_to else None, place in go_to, revised=True)
+                said = KeyNotice(key, since, new if place in go_to else None, place in go_to, revised=True)
                 told.setdefault(place, []).append((said, -1))
             if new is not None:
                 before[key] = new
@@ -194,7 +198,7 @@ class Whereabouts:
             made[place] = Relation.concat(parts), tuple(said for said, _ in some)
         return made
 
-    def forget(self, spread: Spread, watermark: int) -> None:
+    def forget(self, spread: SpatialPartitioning, watermark: int) -> None:
         """Free what no result from the watermark on depends on."""
         oldest = watermark - spread.standing.radius - GRACE
         for stream, relation in self.held.items():
@@ -207,12 +211,12 @@ class Whereabouts:
 class PlaceSolver:
     """The part of a standing query that one place answers: its keys' segments and ranges, and the results of its pairs."""
 
-    spread: Spread
+    spread: SpatialPartitioning
     place: int
-    state: StandingState
+    state: ContinuousQueryState
     ranges: dict[str, dict[Key, Range]] = field(default_factory=dict)
 
-    def take(self, news: Iterable[tuple[str, Relation, tuple[Told, ...]]]) -> Solved:
+    def take(self, news: Iterable[tuple[str, Relation, tuple[KeyNotice, ...]]]) -> Solved:
         """What is told by buckets, each of its own keys; what it changes."""
         standing = self.spread.standing
         streams, changed = dict(self.state.streams), {}
@@ -230,7 +234,7 @@ class PlaceSolver:
                     ranges[one.key] = one.range
             held = streams[stream]
             stays = [group for group, key in enumerate(_keys(held)) if key not in gone]
-            streams[stream], _ = settled(held.select_groups(_ints(stays)), relation)
+            streams[stream], _ = apply_updates(held.select_groups(_ints(stays)), relation)
         for stream, keys in since.items():
             changed[stream] = np.array([key in keys for key in _keys(streams[stream])], bool)
         first = min((at for keys in since.values() for at in keys.values()), default=FAR)
@@ -247,7 +251,7 @@ class PlaceSolver:
             within_each(before, np.full(before.groups, -FAR), begins),
             new,
         ]
-        self.state = StandingState(streams, Relation.concat(kept).merged(), self.state.watermark)
+        self.state = ContinuousQueryState(streams, Relation.concat(kept).merged(), self.state.watermark)
         return Solved(changes, solved, new)
 
     def advance(self, watermark: int) -> None:
@@ -275,7 +279,7 @@ class PlaceSolver:
         return begin < FAR, begin
 
 
-def coalesced(parts: Iterable[tuple[pa.Table, int]], standing: Standing) -> list[tuple[pa.Table, int]]:
+def coalesced(parts: Iterable[tuple[pa.Table, int]], standing: ContinuousQuery) -> list[tuple[pa.Table, int]]:
     """Changes of several places as if of one: what one takes back and another says is a replacement, or nothing.
 
     Each with the newest time that was known there; what is of two places has the newer.
@@ -299,7 +303,7 @@ def coalesced(parts: Iterable[tuple[pa.Table, int]], standing: Standing) -> list
     return [(changes, max(now for _, now in parts)), *rest]
 
 
-def _key_names(leaf: Scan, standing: Standing) -> list[str]:
+def _key_names(leaf: Scan, standing: ContinuousQuery) -> list[str]:
     return [f"{leaf.alias}.{name}" for name in standing.columns[leaf.stream].key_names]
 
 
@@ -315,7 +319,7 @@ def _starts(updates: Relation) -> list[tuple[Key, int]]:
     return list(zip(_keys(updates), starts, strict=True))
 
 
-def _sinces(revised: Revised | None) -> list[tuple[Key, int]]:
+def _sinces(revised: KeyRevision | None) -> list[tuple[Key, int]]:
     """Revised keys, and from when on each is another."""
     if revised is None:
         return []

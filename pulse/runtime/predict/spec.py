@@ -17,8 +17,8 @@ from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.plan import nodes
 from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
-from pulse.runtime.accents.stream_options import Hears
-from pulse.runtime.incremental.continuous_query import Standing
+from pulse.runtime.accents.stream_options import AccentOptions
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
 from pulse.runtime.predict.tuple_history import resolved
 from pulse.stream.propagation.state import Mode
 from pulse.validation.revisions.history import Retention
@@ -41,11 +41,13 @@ class Predictor:
     validated. ``split`` shares out the bounds that the query states (ERROR WITHIN); without any, the specs' own hold.
     """
 
-    standing: Standing
+    standing: ContinuousQuery
     specs: Mapping[str, PredictSpec]
     split: str = DEFAULT_SPLIT
     retentions: Mapping[str, Retention] = field(default_factory=dict)  # of streams that may be revised
-    hears: Mapping[str, Hears] = field(default_factory=dict)  # how accents come, of streams that have any
+    hears: Mapping[str, AccentOptions] = field(
+        default_factory=dict
+    )  # how accents come, of streams that have any
     alerting: bool = False  # whether it is to be told which tuples confirm what was predicted
     mode: Mode = "accumulate"  # whether operators may hold accents, or the job ends where they would
 
@@ -76,7 +78,7 @@ class Predictor:
             for stream in sorted(used)
         }
         columns = {stream: Columns.of(spec.schema) for stream, spec in chosen.items()}
-        standing = Standing(replace(query, plan=plan), columns)
+        standing = ContinuousQuery(replace(query, plan=plan), columns)
         return cls(standing, chosen, split, resolved(retentions or {}, chosen, standing.radius))
 
     @property

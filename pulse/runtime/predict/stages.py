@@ -3,10 +3,10 @@
 Tuples cross as parcels (Arrow's stream format, one binary for many tuples): what Spark groups, and hands to the stateful
 operators, is a few rows a bucket, and no tuple passes through pandas. A bucket holds many keys: validation works on arrays.
 
-Plans whose rows all lie by their stream's key run whole within a bucket (:class:`Predicting`). For others the validators stay
-with the buckets (:class:`Validating`) and their updates meet in one place (:class:`pulse.runtime.predict.solve_stage.Solving`),
-which says what bounds it allots; those come back with the next micro-batch (:mod:`pulse.runtime.predict.batch_store`), and until
-then the bounds before hold::
+Plans whose rows all lie by their stream's key run whole within a bucket (:class:`SingleStage`). For others the validators stay
+with the buckets (:class:`ValidateStage`) and their updates meet in one place
+(:class:`pulse.runtime.predict.solve_stage.SolveStage`), which says what bounds it allots; those come back with the next
+micro-batch (:mod:`pulse.runtime.predict.batch_store`), and until then the bounds before hold::
 
     tuples ──> Validating (bucket) ──updates──> Solving (one place) ──> changes
                    ^                                 |
@@ -25,9 +25,9 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pulse.core.encoding.codec import Form, refused
-from pulse.runtime.accents.follower import Follower, Heard, follow
+from pulse.runtime.accents.follower import DecodedBatch, Follower, follow
 from pulse.runtime.accents.rounding import rounded
-from pulse.runtime.execution.exchange import Parcel
+from pulse.runtime.execution.exchange import ExchangeBatch
 from pulse.runtime.jobs.sources import newest
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.batch_store import kept_before
@@ -37,12 +37,12 @@ from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import ACCENTS, ASIDE, TALLY, UPDATES, emitted, ending, row, seen
 from pulse.runtime.predict.state_codec import pack_state, unpack_state
 from pulse.runtime.predict.tuple_history import dropped, forget, histories_of, lapsed, packed, take
-from pulse.validation.online.validator import Counts, Validator
-from pulse.validation.revisions.history import History, Taken
+from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.revisions.history import AcceptedTuples, History
 from pulse.validation.revisions.tuple_log import Chunk, TupleLog
 
 
-class Keeping(StatefulProcessor):
+class Stage(StatefulProcessor):
     """Keeps one object a place, as bytes; :meth:`work` takes it and the rows and gives it back with what comes out.
 
     ``form`` is what those bytes hold: :meth:`to_data` and :meth:`of_data` leave out, and put back, what the job itself says.
@@ -67,7 +67,7 @@ class Keeping(StatefulProcessor):
 
     def hear(
         self, place: int, rows: Iterator[pd.DataFrame], state: Any, now: int | None
-    ) -> tuple[Follower, Heard, int | None]:
+    ) -> tuple[Follower, DecodedBatch, int | None]:
         """The tuples that arrived, what is known of accents, and the newest event time, which was ``now``; ``state`` is what a
         follower kept."""
         follower = Follower(self.predictor, *(state or ()))
@@ -150,7 +150,7 @@ class Keeping(StatefulProcessor):
         return now - self.lateness
 
 
-class Predicting(Keeping):
+class SingleStage(Stage):
     """All of a prediction, for the keys of a bucket."""
 
     form = forms.PREDICTING
@@ -183,7 +183,7 @@ class Predicting(Keeping):
         return forms.recalled_prediction(self.predictor, data[0]), data[1]
 
 
-class Validating(Keeping):
+class ValidateStage(Stage):
     """The validators of a bucket: updates go on to :class:`Solving`, all else comes out as it is."""
 
     form = forms.VALIDATING
@@ -197,7 +197,7 @@ class Validating(Keeping):
         kept, taken, out = self.validated(place, kept, rows)
         validators, now, *_ = kept
         for stream, one in taken.items():
-            parcel = Parcel(0, place, one.updates).pack()
+            parcel = ExchangeBatch(0, place, one.updates).pack()
             said = (place, parcel, self._rates(validators[stream]), packed(one.revised))
             out.append(row(0, UPDATES, stream=stream, now=now, payload=pack_state(forms.UPDATES, said)))
         return kept, out
@@ -227,7 +227,7 @@ class Validating(Keeping):
 
     def validated(
         self, place: int, kept: Any, rows: Iterator[pd.DataFrame]
-    ) -> tuple[Any, dict[str, Taken], list[dict[str, Any]]]:
+    ) -> tuple[Any, dict[str, AcceptedTuples], list[dict[str, Any]]]:
         """What is kept of the bucket's validators, what they made of tuples, and rows with all else, the figures among them."""
         specs = self.predictor.specs
         validators, now, bound, histories, accents = kept or (
@@ -244,7 +244,7 @@ class Validating(Keeping):
         taken = dropped(validators, histories, taken, heard.drops, watermark)
         taken = lapsed(self.predictor, validators, histories, taken, watermark)
         taken = rounded(taken, heard.shifts)
-        counts, tally = Counts(), Tally(accents=heard.count)
+        counts, tally = ValidationCounts(), Tally(accents=heard.count)
         out = self._told(place, follower, heard, now)
         tally.aside += sum(one.num_rows for one in heard.all_aside().values())
         refused = sum(one.num_rows for one in heard.refused.values())
@@ -266,7 +266,9 @@ class Validating(Keeping):
         out += known
         return (validators, now, bound, histories, follower.kept), taken, out
 
-    def _told(self, place: int, follower: Follower, heard: Heard, now: int | None) -> list[dict[str, Any]]:
+    def _told(
+        self, place: int, follower: Follower, heard: DecodedBatch, now: int | None
+    ) -> list[dict[str, Any]]:
         """What this place says of accents, also to the places of the next stage if it is the first."""
         out = [
             row(1 + place, ASIDE, stream=stream, now=now, payload=packed_table(table))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulse.core.encoding.codec import EncodingError, Form, decode, encode
+from pulse.core.encoding.codec import Form, StateEncodingError, decode, encode
 
 VERSION = 5
 _HEADER = struct.Struct("<IQI")
@@ -18,7 +18,7 @@ _MOST = 256  # bytes that LZ4 makes of one, at most
 _LEAST = 1 << 10
 
 
-class StateError(EncodingError):
+class StateError(StateEncodingError):
     """State that was kept by another version, or is damaged."""
 
 
@@ -35,7 +35,10 @@ def checksum_of(length: int, packed: bytes | memoryview) -> int:
 
 
 def unpack_state(form: Form, data: bytes) -> Any:
-    """What :func:`pack_state` packed; an :class:`~pulse.core.encoding.codec.EncodingError` if it is anything but data of this form."""
+    """Decode what :func:`pack_state` packed.
+
+    Raises :class:`~pulse.core.encoding.codec.StateEncodingError` if it is anything but data of this form.
+    """
     version, length, checksum = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     if version != VERSION:
         raise StateError(

@@ -16,15 +16,15 @@ from pulse.core.encoding.types import Registered
 from pulse.operators.data.lineage import Lineage
 from pulse.operators.data.relation import Relation
 from pulse.plan.accents.operators import Known
-from pulse.runtime.accents.compacted_maps import Turns
-from pulse.runtime.accents.follower import KeptAccents
-from pulse.runtime.accents.propagation import Ending, Through
-from pulse.runtime.accents.stream_state import Listening
-from pulse.runtime.accents.tuple_maps import RawTurns
-from pulse.runtime.incremental.continuous_query import StandingState
+from pulse.runtime.accents.compacted_maps import CompactedMaps
+from pulse.runtime.accents.follower import AccentSnapshot
+from pulse.runtime.accents.propagation import AccentPropagation, Ending
+from pulse.runtime.accents.stream_state import AccentState
+from pulse.runtime.accents.tuple_maps import TupleMaps
+from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.jobs.alerts import Alerts, Condition
 from pulse.runtime.predict.engine import Tally
-from pulse.runtime.predict.spatial_partitioning import Told, Whereabouts
+from pulse.runtime.predict.spatial_partitioning import CellRegistry, KeyNotice
 from pulse.stream.accents.accents import Accent, AddAttribute, AlterData, DropAttribute, Punctuation
 from pulse.stream.accents.validity import Existence
 from pulse.stream.descriptions.description import Description, Domain
@@ -118,7 +118,7 @@ REGISTRY = (
     Registered("columns", Columns, without=("plane",)),  # of a stored stream alone, which the query has
     Registered("relation", Relation, check=check_relation),
     Registered("lineage", Lineage, check=check_lineage),
-    Registered("standing", StandingState),
+    Registered("standing", ContinuousQueryState),
     Registered("allotment", Allotment),
     Registered("validator", ValidatorState, check=check_validator),
     Registered("history", KeptHistory),
@@ -126,8 +126,8 @@ REGISTRY = (
     Registered("chunk", KeptChunk),
     Registered("shelved", Shelved),
     Registered("tally", Tally),
-    Registered("whereabouts", Whereabouts),
-    Registered("told", Told),
+    Registered("whereabouts", CellRegistry),
+    Registered("told", KeyNotice),
     Registered("alerts", Alerts),
     Registered("condition", Condition),
     Registered("affine", Affine, shared=True),
@@ -144,11 +144,11 @@ REGISTRY = (
     Registered("units", Units),
     Registered("side", Side),
     Registered("existence", Existence),
-    Registered("turns", Turns),
-    Registered("raw turns", RawTurns),
-    Registered("listening", Listening, without=("undoing",)),
+    Registered("turns", CompactedMaps),
+    Registered("raw turns", TupleMaps),
+    Registered("listening", AccentState, without=("undoing",)),
     Registered("known", Known),
     Registered("ending", Ending),
-    Registered("through", Through),
-    Registered("accents", KeptAccents),
+    Registered("through", AccentPropagation),
+    Registered("accents", AccentSnapshot),
 )

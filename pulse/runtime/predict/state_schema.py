@@ -11,14 +11,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulse.core.arrays import FloatArray
-from pulse.core.encoding.codec import EncodingError, refused
+from pulse.core.encoding.codec import StateEncodingError, refused
 from pulse.core.encoding.types import Registered, form_of
-from pulse.runtime.accents.follower import KeptAccents
+from pulse.runtime.accents.follower import AccentSnapshot
 from pulse.runtime.accents.propagation import Ending
-from pulse.runtime.incremental.continuous_query import StandingState
+from pulse.runtime.incremental.continuous_query import ContinuousQueryState
 from pulse.runtime.jobs.alerts import Alerts
 from pulse.runtime.predict.engine import Prediction, Tally
-from pulse.runtime.predict.spatial_partitioning import Key, Range, Told, Whereabouts
+from pulse.runtime.predict.spatial_partitioning import CellRegistry, Key, KeyNotice, Range
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.state_registry import REGISTRY
 from pulse.runtime.predict.tuple_history import Packed, histories_of
@@ -36,7 +36,7 @@ class KeptPrediction(NamedTuple):
     """A prediction as data, without what its predictor says."""
 
     validators: dict[str, ValidatorState]
-    state: StandingState
+    state: ContinuousQueryState
     allotted: dict[str, Allotment]
     now: int | None
     histories: dict[str, KeptHistory]
@@ -49,7 +49,7 @@ class Checkpoint(NamedTuple):
     batch: int
     seen: dict[str, list[str]]
     prediction: KeptPrediction
-    accents: KeptAccents | None  # what was heard of them
+    accents: AccentSnapshot | None  # what was heard of them
     read: dict[str, int]  # how far logs beside the streams were
 
 
@@ -60,7 +60,7 @@ class KeptValidators(NamedTuple):
     now: int | None
     bound: int
     histories: dict[str, KeptHistory]
-    accents: KeptAccents | None
+    accents: AccentSnapshot | None
 
 
 _ALL = (
@@ -72,19 +72,25 @@ _ALL = (
 Ranges = dict[str, dict[Key, Range]]
 
 CHECKPOINT = form_of("checkpoint", Checkpoint, _ALL)
-PREDICTING = form_of("predicting", tuple[KeptPrediction, KeptAccents | None], _ALL)
+PREDICTING = form_of("predicting", tuple[KeptPrediction, AccentSnapshot | None], _ALL)
 VALIDATING = form_of("validating", KeptValidators, _ALL)
-SCATTERING = form_of("scattering", tuple[KeptValidators, Whereabouts], _ALL)
-PAIRING = form_of("pairing", tuple[StandingState, Ranges, int | None, KeptAccents | None], _ALL)
+SCATTERING = form_of("scattering", tuple[KeptValidators, CellRegistry], _ALL)
+PAIRING = form_of("pairing", tuple[ContinuousQueryState, Ranges, int | None, AccentSnapshot | None], _ALL)
 SOLVING = form_of(
     "solving",
-    tuple[StandingState, dict[str, Allotment], int | None, dict[tuple[str, int], Rates], KeptAccents | None],
+    tuple[
+        ContinuousQueryState,
+        dict[str, Allotment],
+        int | None,
+        dict[tuple[str, int], Rates],
+        AccentSnapshot | None,
+    ],
     _ALL,
 )
 CHUNK = form_of("chunk", KeptChunk, _ALL)
 UPDATES = form_of("updates", tuple[int, bytes, Rates | None, Packed | None], _ALL)
-MOVES = form_of("moves", tuple[int, bytes, tuple[Told, ...]], _ALL)
-ACCENTS = form_of("accents", KeptAccents, _ALL)
+MOVES = form_of("moves", tuple[int, bytes, tuple[KeyNotice, ...]], _ALL)
+ACCENTS = form_of("accents", AccentSnapshot, _ALL)
 BOUNDS = form_of("bounds", dict[str, Allotment], _ALL)
 ENDING = form_of("ending", Ending, _ALL)
 ALERTS = form_of("alerts", Alerts, _ALL)
@@ -152,7 +158,7 @@ def recalled_prediction(predictor: Predictor, kept: KeptPrediction) -> Predictio
     )
 
 
-def check_standing(predictor: Predictor, state: StandingState) -> None:
+def check_standing(predictor: Predictor, state: ContinuousQueryState) -> None:
     """That segments and results have the columns that the job's query has."""
     standing = predictor.standing
     check_streams(state.streams, standing.columns, "streams")
@@ -184,10 +190,10 @@ def check_rates(predictor: Predictor, rates: Mapping[tuple[str, int], Rates]) ->
             raise refused("rates", f"one of each key and attribute of stream {stream}", ", ".join(found))
 
 
-def check_accents(predictor: Predictor, kept: KeptAccents | None) -> None:
+def check_accents(predictor: Predictor, kept: AccentSnapshot | None) -> None:
     """That what is known of accents is of the streams that have any."""
     if (kept is None) != (not predictor.hears):
-        raise EncodingError(
+        raise StateEncodingError(
             "kept state: expected what was heard of accents if the job follows any, and only then; start the job on a new "
             "checkpoint with a new sink"
         )

@@ -21,15 +21,15 @@ import pyarrow as pa
 from pulse.core.arrays import IntArray
 from pulse.core.errors import PulseError
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import settled
+from pulse.operators.data.updates import apply_updates
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.units.key_ends import Drops
-from pulse.runtime.execution.exchange import Parcel
-from pulse.runtime.incremental.continuous_query import GRACE, Solved, Standing, StandingState
+from pulse.runtime.execution.exchange import ExchangeBatch
+from pulse.runtime.incremental.continuous_query import GRACE, ContinuousQuery, ContinuousQueryState, Solved
 from pulse.validation.online.ended_keys import ceased, push_over
-from pulse.validation.online.validator import Counts, Validator
-from pulse.validation.revisions.history import STEPS, History, Retention, Taken
-from pulse.validation.revisions.replay import Revised
+from pulse.validation.online.validator import ValidationCounts, Validator
+from pulse.validation.revisions.history import STEPS, AcceptedTuples, History, Retention
+from pulse.validation.revisions.replay import KeyRevision
 
 if TYPE_CHECKING:
     from pulse.runtime.predict.spec import Predictor
@@ -83,7 +83,7 @@ def take(
     histories: Mapping[str, History],
     tuples: Mapping[str, pa.Table | pa.RecordBatch],
     drops: Mapping[str, Drops] | None = None,
-) -> dict[str, Taken]:
+) -> dict[str, AcceptedTuples]:
     """Push tuples and revisions, by stream; ``drops`` of streams whose attributes come and go."""
     taken = {}
     for stream, table in tuples.items():
@@ -91,28 +91,28 @@ def take(
             taken[stream] = histories[stream].push(validators[stream], table, (drops or {}).get(stream))
         elif drops and stream in drops:
             pushed = push_over(validators[stream], table, drops[stream])
-            taken[stream] = Taken(pushed.updates, None, pushed.counts, pushed.aside)
+            taken[stream] = AcceptedTuples(pushed.updates, None, pushed.counts, pushed.aside)
         else:
             pushed = validators[stream].push(table)
-            taken[stream] = Taken(pushed.updates, None, pushed.counts, pushed.aside)
+            taken[stream] = AcceptedTuples(pushed.updates, None, pushed.counts, pushed.aside)
     return taken
 
 
 def dropped(
     validators: Mapping[str, Validator],
     histories: Mapping[str, History],
-    taken: Mapping[str, Taken],
+    taken: Mapping[str, AcceptedTuples],
     drops: Mapping[str, Drops],
     watermark: int | None,
-) -> dict[str, Taken]:
+) -> dict[str, AcceptedTuples]:
     """What was taken, and models that end where accents drop an attribute."""
     found = dict(taken)
     for stream, one in drops.items():
         if len(gone := ceased(validators[stream], one, watermark)):
             if stream in histories:
                 histories[stream].fresh.append(gone)
-            before = found.get(stream, Taken(gone, None, Counts(), None))
-            found[stream] = before._replace(updates=settled(before.updates, gone, voids=True)[0])
+            before = found.get(stream, AcceptedTuples(gone, None, ValidationCounts(), None))
+            found[stream] = before._replace(updates=apply_updates(before.updates, gone, voids=True)[0])
     return found
 
 
@@ -120,9 +120,9 @@ def lapsed(
     predictor: Predictor,
     validators: Mapping[str, Validator],
     histories: Mapping[str, History],
-    taken: Mapping[str, Taken],
+    taken: Mapping[str, AcceptedTuples],
     watermark: int | None,
-) -> dict[str, Taken]:
+) -> dict[str, AcceptedTuples]:
     """What was taken, and what no tuple has confirmed by the watermark taken back."""
     found = dict(taken)
     if watermark is None:
@@ -133,8 +133,8 @@ def lapsed(
             continue
         if stream in histories:
             histories[stream].fresh.append(gone)
-        one = found.get(stream, Taken(gone, None, Counts(), None))
-        found[stream] = one._replace(updates=settled(one.updates, gone, voids=True)[0])
+        one = found.get(stream, AcceptedTuples(gone, None, ValidationCounts(), None))
+        found[stream] = one._replace(updates=apply_updates(one.updates, gone, voids=True)[0])
     return found
 
 
@@ -144,7 +144,7 @@ def _forgotten(predictor: Predictor, revised: bool, watermark: int) -> int:
     return oldest - kept_behind(predictor) - 2 * GRACE if revised else oldest
 
 
-def updates_of(taken: Mapping[str, Taken]) -> dict[str, Relation]:
+def updates_of(taken: Mapping[str, AcceptedTuples]) -> dict[str, Relation]:
     """All segments that are new, by stream: those of revised keys as well."""
     return {
         stream: one.updates
@@ -155,8 +155,8 @@ def updates_of(taken: Mapping[str, Taken]) -> dict[str, Relation]:
 
 
 def solve(
-    standing: Standing, state: StandingState, taken: Mapping[str, Taken]
-) -> tuple[StandingState, Solved]:
+    standing: ContinuousQuery, state: ContinuousQueryState, taken: Mapping[str, AcceptedTuples]
+) -> tuple[ContinuousQueryState, Solved]:
     """What the standing query makes of what was taken."""
     updates = {stream: one.updates for stream, one in taken.items()}
     revised = {stream: one.revised for stream, one in taken.items() if one.revised is not None}
@@ -185,23 +185,29 @@ Packed = tuple[bytes, tuple[pa.Array, ...], IntArray, IntArray, IntArray]
 """Revised segments as bytes, keys, and when they begin to be others and end."""
 
 
-def packed(revised: Revised | None) -> Packed | None:
+def packed(revised: KeyRevision | None) -> Packed | None:
     """Revised segments for another stage."""
     if revised is None:
         return None
-    return Parcel(0, 0, revised.segments).pack(), revised.keys, revised.start, revised.since, revised.until
+    return (
+        ExchangeBatch(0, 0, revised.segments).pack(),
+        revised.keys,
+        revised.start,
+        revised.since,
+        revised.until,
+    )
 
 
-def unpacked(parts: list[Packed | None], standing: Standing, stream: str) -> Revised | None:
+def unpacked(parts: list[Packed | None], standing: ContinuousQuery, stream: str) -> KeyRevision | None:
     """What several buckets, each of its own keys, packed."""
     some = [one for one in parts if one is not None]
     if not some:
         return None
     columns = standing.columns[stream]
-    return Revised(
+    return KeyRevision(
         keys=tuple(pa.concat_arrays([one[1][i] for one in some]) for i in range(len(some[0][1]))),
         start=np.concatenate([one[2] for one in some]),
         since=np.concatenate([one[3] for one in some]),
         until=np.concatenate([one[4] for one in some]),
-        segments=Relation.concat([Parcel.unpack(0, 0, one[0], columns).relation for one in some]),
+        segments=Relation.concat([ExchangeBatch.unpack(0, 0, one[0], columns).relation for one in some]),
     )

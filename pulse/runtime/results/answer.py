@@ -13,13 +13,13 @@ from pulse.plan.explain import Explanation, explain
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution, follow
 from pulse.runtime.execution import local_driver
-from pulse.runtime.execution.bound_plan import Job, at_versions, prepare
+from pulse.runtime.execution.bound_plan import BoundPlan, at_versions, prepare
 from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
-from pulse.runtime.results.lazy_table import RowsOut, first_rows, is_small
+from pulse.runtime.results.lazy_table import LazyTable, first_rows, is_small
 from pulse.runtime.results.notes import notes_of
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TOLD = 20  # accents of a stream that explain tells of
 
 
-def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
+def degrees(paths: Mapping[str, str | ModelRef]) -> dict[tuple[str, str], int]:
     """The degree of the polynomials of each stream's attributes, for their equation systems."""
     found = {}
     for stream, path in paths.items():
@@ -42,7 +42,7 @@ def degrees(paths: Mapping[str, str | Stored]) -> dict[tuple[str, str], int]:
     return found
 
 
-class Answer(RowsOut):
+class Answer(LazyTable):
     """What :meth:`pulse.Session.sql` gives. Nothing is computed before it is asked for.
 
     ``query`` has its parameters bound, to the values ``given``. :meth:`tuples` and :meth:`segments` are Spark DataFrames, or
@@ -52,7 +52,7 @@ class Answer(RowsOut):
     def __init__(
         self,
         query: Query,
-        paths: Mapping[str, str | Stored],
+        paths: Mapping[str, str | ModelRef],
         *,
         given: Mapping[str, Any] | None = None,
         spark: Callable[[], SparkSession] | None = None,
@@ -211,10 +211,10 @@ class Answer(RowsOut):
         """The first rows, where they cost next to nothing: never on Spark."""
         return first_rows(self.head, self._spark is None and is_small(self.query, self._paths), repr(self))
 
-    def _prepared(self, *, tuples: bool, lineage: bool = False) -> Job:
+    def _prepared(self, *, tuples: bool, lineage: bool = False) -> BoundPlan:
         return prepare(self.query, self._paths, tuples=tuples, lineage=lineage, evolution=self._evolution)
 
-    def _run(self, job: Job) -> DataFrame | pa.Table:
+    def _run(self, job: BoundPlan) -> DataFrame | pa.Table:
         if self._spark is None:
             result = local_driver.run(job)
         else:
@@ -224,7 +224,7 @@ class Answer(RowsOut):
         job.accents.check_end(result)
         return result
 
-    def _written(self, job: Job, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
+    def _written(self, job: BoundPlan, out: str, *, overwrite: bool, progress: Progress | None) -> int | None:
         if self._spark is None:
             return write_batches(local_driver.batches(job, progress), job.schema, out)
         from pulse.runtime.execution import spark_driver

@@ -16,19 +16,19 @@ from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import AS_STORED, Evolution
 from pulse.runtime.execution import local_driver
 from pulse.runtime.execution.local_driver import Progress
-from pulse.runtime.incremental.version_diff import RevisedJob, prepare_revised
+from pulse.runtime.incremental.version_diff import VersionDiff, prepare_revised
 from pulse.runtime.incremental.version_diff_modes import added, as_window, changes, undone_results, window_of
 from pulse.runtime.incremental.view import MODES, Proliferation
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
-from pulse.runtime.results.lazy_table import RowsOut, first_rows
+from pulse.runtime.results.lazy_table import LazyTable, first_rows
 from pulse.runtime.results.notes import notes_of
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class RevisedAnswer(RowsOut):
+class RevisedAnswer(LazyTable):
     """What :meth:`pulse.Session.revised` gives: nothing is computed before it is asked for.
 
     The columns are those of the answer, and ``kind``: ``-D`` of a result that is no longer there, ``+I`` of one that was not
@@ -39,7 +39,7 @@ class RevisedAnswer(RowsOut):
     def __init__(
         self,
         query: Query,
-        paths: Mapping[str, str | Stored],
+        paths: Mapping[str, str | ModelRef],
         since: Any,
         *,
         version: int | None = None,
@@ -69,7 +69,7 @@ class RevisedAnswer(RowsOut):
         }
         self._reports: list[Proliferation] = []
 
-    def job(self, *, tuples: bool) -> RevisedJob:
+    def job(self, *, tuples: bool) -> VersionDiff:
         """What is to be done."""
         return prepare_revised(self.query, self._paths, self._since, tuples=tuples, **self._to)
 
@@ -130,7 +130,7 @@ class RevisedAnswer(RowsOut):
         job.check_end(out)
         return rows
 
-    def _written(self, job: RevisedJob, out: str, overwrite: bool, progress: Progress | None) -> int | None:
+    def _written(self, job: VersionDiff, out: str, overwrite: bool, progress: Progress | None) -> int | None:
         if self._spark is None:
             return write_batches(self._batches(job, progress), job.schema, out)
         from pulse.runtime.incremental.version_diff_spark import frame
@@ -150,7 +150,7 @@ class RevisedAnswer(RowsOut):
     def _repr_html_(self) -> str:
         return first_rows(self.head, False, repr(self))
 
-    def _run(self, job: RevisedJob) -> DataFrame | pa.Table:
+    def _run(self, job: VersionDiff) -> DataFrame | pa.Table:
         found: DataFrame | pa.Table
         if self._spark is None:
             found = pa.Table.from_batches(list(self._batches(job)), schema=job.schema)
@@ -161,7 +161,7 @@ class RevisedAnswer(RowsOut):
         job.check_end(found)
         return found
 
-    def _batches(self, job: RevisedJob, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, job: VersionDiff, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
         """The revisions as they come, piece by piece, in this process."""
         held = self._held(job)
         self._reports = []
@@ -172,7 +172,7 @@ class RevisedAnswer(RowsOut):
             self._reports += [] if report is None else [report]
             yield from (batch for batch in table.to_batches() if batch.num_rows)
 
-    def _held(self, job: RevisedJob) -> Relation | None:
+    def _held(self, job: VersionDiff) -> Relation | None:
         """The old results at hand."""
         if self._results is None:
             return None

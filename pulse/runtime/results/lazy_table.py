@@ -16,7 +16,7 @@ from pulse.plan.nodes import Exchange, Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +26,7 @@ _SHOWN = 10  # rows that a notebook shows
 _SMALL = 200_000  # segments of all streams together that are read to show them
 
 
-class RowsOut(ABC):
+class LazyTable(ABC):
     """What has rows, which are computed when one of these is asked for."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ class RowsOut(ABC):
         return self.reader().__arrow_c_stream__(requested_schema)
 
 
-def is_small(query: Query, paths: Mapping[str, str | Stored]) -> bool:
+def is_small(query: Query, paths: Mapping[str, str | ModelRef]) -> bool:
     """Whether its first rows cost so little that a notebook may show them unasked: no exchange, and small models."""
     used = {scan.stream for scan in scans(query.plan)}
     if _exchanges(place_exchanges(optimise(query.plan))):

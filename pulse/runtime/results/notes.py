@@ -14,10 +14,10 @@ from pulse.plan.nodes import Node, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.execution.bound_plan import at_versions
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 
 
-def notes_of(query: Query, paths: Mapping[str, str | Stored]) -> tuple[str, ...]:
+def notes_of(query: Query, paths: Mapping[str, str | ModelRef]) -> tuple[str, ...]:
     """What is to be said of a bound query's answer: of every stream that is read as of a time, what counts as known then; of
     distances that are spelled out, if they are of degrees."""
     plan = query.plan

@@ -32,7 +32,7 @@ from pulse.runtime.revise.task import Done, ReviseJob, Task, keys_in, reason_kin
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE
 from pulse.store.model import Model
-from pulse.store.read_units import Unit, units
+from pulse.store.read_units import ReadUnit, units
 from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.store.versions.writer import RevisionWriter, begin_revision, rehearse_revision
 from pulse.store.writers import write_table
@@ -247,7 +247,7 @@ def _tasks(model: Model, revisions: Revisions, undone: Revisions, draft: Draft) 
     return tuple(tasks)
 
 
-def _unit_of_rows(model: Model, found: tuple[Unit, ...], revisions: Revisions) -> IntArray:
+def _unit_of_rows(model: Model, found: tuple[ReadUnit, ...], revisions: Revisions) -> IntArray:
     """Per row of the revisions, the unit that holds its key; new keys are dealt over all."""
     if len(found) == 1:
         return np.zeros(revisions.table.num_rows, dtype=np.int64)

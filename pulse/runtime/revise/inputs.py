@@ -21,7 +21,7 @@ from pulse.stream.revisions import Revisions
 _PROJECTION = re.compile(r"x, y: metres, (.*?): distances within")
 
 
-class Given(NamedTuple):
+class RevisionInput(NamedTuple):
     """Revisions, and the rows that are none, with a reason each."""
 
     revisions: Revisions
@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
 def revisions_from(
     given: Any, model: Model, *, reader: str | None, known: str | None, time_unit: str | None
-) -> Given:
+) -> RevisionInput:
     """Revisions of a model's stream.
 
     ``given``: paths; an Arrow table, pandas, Polars or Spark frame with a column ``kind``; :class:`Revisions`; or
@@ -38,11 +38,11 @@ def revisions_from(
     """
     schema = model.schema
     if isinstance(given, Revisions):
-        return Given(given, None)
+        return RevisionInput(given, None)
     if isinstance(given, Corrections):
         given = for_model(given, model)
     if isinstance(given, Recorded):
-        return Given(given.revisions, given.aside)
+        return RevisionInput(given.revisions, given.aside)
     if is_paths(given):
         paths = [os.fspath(one) for one in ([given] if isinstance(given, (str, os.PathLike)) else given)]
         found = read_revisions(
@@ -56,10 +56,10 @@ def revisions_from(
         )
         if isinstance(found, Corrections):
             found = for_model(found, model)
-        return Given(found.revisions, found.aside)
+        return RevisionInput(found.revisions, found.aside)
     table = given.toArrow() if is_spark(given) else as_table(given, [schema.time], what="revise")
     found = from_table(table, schema, known=known, time_unit=time_unit)
-    return Given(found.revisions, found.aside)
+    return RevisionInput(found.revisions, found.aside)
 
 
 def _projection(model: Model) -> str | None:

@@ -33,16 +33,16 @@ from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.stream.revisions import KIND, KNOWN, Revisions, with_reason
 
 
-class Taken(NamedTuple):
+class MatchedTrades(NamedTuple):
     """What a fit took of a file of trades: all but some codes; corrected trades as corrected, or as first reported."""
 
     left_out: frozenset[int] = frozenset()
     corrected: bool = True
 
 
-FIRST = Taken(frozenset(RECORDS), corrected=False)
-TRADES = Taken(frozenset(RECORDS))
-ALL = Taken()
+FIRST = MatchedTrades(frozenset(RECORDS), corrected=False)
+TRADES = MatchedTrades(frozenset(RECORDS))
+ALL = MatchedTrades()
 
 
 def for_model(found: Corrections, model: Model) -> Recorded:
@@ -70,12 +70,12 @@ def for_model(found: Corrections, model: Model) -> Recorded:
     return Recorded(Revisions.concat(revisions), pa.concat_tables(asides))
 
 
-def _taken(format: Format | None) -> Taken | None:
+def _taken(format: Format | None) -> MatchedTrades | None:
     """What a format takes; None where it does not say, or takes the records: they may have been deleted since."""
     if isinstance(format, TaqParquet):
         return TRADES
     if isinstance(format, TaqFormat) and format.corrections is not None:
-        taken = Taken(frozenset(WORDS) - set(format.corrections))
+        taken = MatchedTrades(frozenset(WORDS) - set(format.corrections))
         return taken if taken.left_out >= set(RECORDS) else None
     return None
 
@@ -87,7 +87,7 @@ def _records(found: Corrections) -> Revisions:
     return revisions_of(found.records, found.revisions.schema, rows, ["-D"] * len(rows), at)
 
 
-def _likeliest(found: Corrections, model: Model) -> Taken:
+def _likeliest(found: Corrections, model: Model) -> MatchedTrades:
     """The way that explains best what the model holds at the instants where ways differ."""
     schema, since = found.revisions.schema, TupleHistory(model).since()
     assert found.tuples is not None

@@ -35,7 +35,7 @@ from pulse.store.errors import HistoryGoneError
 from pulse.store.manifest import LayerFile
 from pulse.store.model import Model
 from pulse.store.parquet_io import read_parquet
-from pulse.store.read_units import Unit, read_unit
+from pulse.store.read_units import ReadUnit, read_unit
 from pulse.store.tuples.tuple_history import TupleHistory
 from pulse.store.tuples.tuple_units import TupleUnits
 from pulse.store.versions.layers import KIND, KNOWN_FROM, KNOWN_TO, Overlay, Round
@@ -54,7 +54,7 @@ class Task:
     a dry run, which writes none, the revisions themselves."""
 
     number: int
-    units: tuple[Unit, ...]
+    units: tuple[ReadUnit, ...]
     draft: str | pa.Table
 
 
@@ -291,7 +291,7 @@ class _State:
             done.ends = write_ends(self.model, self.ends, _key_table(self.revisions), target.version, number)
         return done
 
-    def _by_unit(self, rounds: list[Round]) -> Iterable[tuple[Unit, list[Round]]]:
+    def _by_unit(self, rounds: list[Round]) -> Iterable[tuple[ReadUnit, list[Round]]]:
         """The rounds' rows of each unit; keys that no unit has yet go to the first."""
         if len(self.task.units) == 1:
             return [(self.task.units[0], rounds)] if rounds else []
@@ -422,7 +422,7 @@ def _instant(microseconds: int) -> pa.Scalar:
     return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us"))
 
 
-def _homes(model: Model, units: tuple[Unit, ...], revisions: Revisions) -> dict[str, int]:
+def _homes(model: Model, units: tuple[ReadUnit, ...], revisions: Revisions) -> dict[str, int]:
     """By text of the key, which of the units has it."""
     found: dict[str, int] = {}
     for i, unit in enumerate(units):
@@ -431,7 +431,7 @@ def _homes(model: Model, units: tuple[Unit, ...], revisions: Revisions) -> dict[
     return found
 
 
-def keys_in(model: Model, unit: Unit, revisions: Revisions) -> set[str]:
+def keys_in(model: Model, unit: ReadUnit, revisions: Revisions) -> set[str]:
     """The texts of those keys of revisions that a unit holds."""
     names = list(model.schema.key_names)
     if not names:

@@ -211,9 +211,9 @@ def _compiled(cache: Path) -> Iterator[Path]:
     """The files of the kernels of these very sources: the cache may hold those of others."""
     from pulse.kernels import _jit
 
-    modules = {entry.__module__.rpartition(".")[2] for entry in _jit._registry}
+    modules = {entry.__module__.removeprefix(f"{_jit.PACKAGE}.") for entry in _jit.registry}
     for module in sorted(modules):
-        folder = cache / f"{module}-{_jit._fingerprint(module)}"
+        folder = cache / f"{module}-{_jit.fingerprint(module)}"
         yield from sorted(path for path in folder.glob("*.nb[ic]"))
 
 

@@ -7,8 +7,9 @@ joins, projections, filters and figures of all variants are steps over the windo
         for each tile             kernels/samples/vector_program.py
             for each variant
 
-The answer is the one that each variant gives alone (:class:`pulse.runtime.execution.evaluator.Evaluation`), to which everything
-is left that no program says: other operators and functions, values that are not finite and so an error that names them.
+The answer is the one that each variant gives alone (:class:`pulse.runtime.execution.evaluator.FragmentEvaluation`), to which
+everything is left that no program says: other operators and functions, values that are not finite and so an error that names
+them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from pulse.kernels.samples.grid_runs import common_stretches, copy_codes, copy_s
 from pulse.kernels.samples.vector_program import Programs, no_tallies, run
 from pulse.kernels.windows.average_on_grid import Family
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.compile import Arc, NoProgramError, Program, together
+from pulse.operators.expressions.compile import NoProgramError, Program, ProgramArc, together
 from pulse.operators.output.summary import Summary, of_tallies
 from pulse.operators.windows.on_grid import integral_families, present
 from pulse.plan.closings import closes, on_all_keys
 from pulse.plan.nodes import Filter, Join, Node, Project, Scan, Window, walk
-from pulse.runtime.execution.bound_plan import Job
-from pulse.runtime.execution.evaluator import INTEGRALS, Evaluation
+from pulse.runtime.execution.bound_plan import BoundPlan
+from pulse.runtime.execution.evaluator import INTEGRALS, FragmentEvaluation
 from pulse.runtime.execution.scan import Reading, as_scanned
 
 BLOCK_BYTES = 1 << 24
@@ -55,7 +56,7 @@ class _Together:
     rate: int
     possible: bool
     places: tuple[Place, ...]
-    jobs: dict[int, Job] = field(default_factory=dict)
+    jobs: dict[int, BoundPlan] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[Place, tuple[int, ...]]:
@@ -113,7 +114,7 @@ class Tails:
             for leaf in walk(source[0]):
                 if isinstance(leaf, Scan) and leaf not in scanned:
                     scanned[leaf] = as_scanned(relation, leaf)
-        evaluation = Evaluation(scanned, possible=self.possible)
+        evaluation = FragmentEvaluation(scanned, possible=self.possible)
         return {source: present(evaluation.segments(source[0])) for source in self._asked()}
 
     def _blocks(self, relations: Sequence[Relation]) -> Iterator[slice]:
@@ -129,7 +130,7 @@ class Tails:
         yield from (slice(a, b) for a, b in pairwise(cuts) if b > a)
 
 
-def tails(jobs: Sequence[Job]) -> tuple[Tails, ...]:
+def tails(jobs: Sequence[BoundPlan]) -> tuple[Tails, ...]:
     """The variants that can be evaluated together; what is in none of them is evaluated alone."""
     found: list[_Together] = []
     for number, job in enumerate(jobs):
@@ -181,8 +182,8 @@ def _programs(asked: _Together) -> Tails | None:
     return Tails(tuple(made), attributes, *given, sizes, programs)
 
 
-def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], int]) -> Arc:
-    """What :class:`pulse.runtime.execution.evaluator.Evaluation` does of a node's samples, as steps."""
+def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], int]) -> ProgramArc:
+    """What :class:`pulse.runtime.execution.evaluator.FragmentEvaluation` does of a node's samples, as steps."""
     match node:
         case Window():
             row = rows[_place(node, rate), _size(node)]
@@ -199,7 +200,7 @@ def _arc(program: Program, node: Node, rate: int, rows: dict[tuple[Place, int], 
     raise NoProgramError(type(node).__name__)
 
 
-def _is_plain(job: Job) -> bool:
+def _is_plain(job: BoundPlan) -> bool:
     """Whether nothing but what programs say is asked, and all of it of windows over ranges."""
     asks_more = job.errors or job.accents.restating is not None or job.spans is not None
     if job.rate is None or not job.summary or asks_more or len(job.fragments) > 1:
@@ -216,7 +217,7 @@ def _above_windows(node: Node) -> bool:
     return all(map(_above_windows, node.inputs))
 
 
-def _windows(job: Job) -> Iterator[Window]:
+def _windows(job: BoundPlan) -> Iterator[Window]:
     """The outermost windows."""
 
     def below(node: Node) -> Iterator[Window]:

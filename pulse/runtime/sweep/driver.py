@@ -29,18 +29,18 @@ from pulse.plan.nodes import Node, Scan, scans
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import aborted
 from pulse.runtime.execution import local_driver
-from pulse.runtime.execution.bound_plan import Job
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.bound_plan import BoundPlan
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.fragment import result_of
 from pulse.runtime.execution.local_driver import Progress
 from pulse.runtime.execution.scan import Reading, as_scanned, read
 from pulse.runtime.io.table_writer import check, write_batches, write_frame
-from pulse.runtime.results.lazy_table import RowsOut
+from pulse.runtime.results.lazy_table import LazyTable
 from pulse.runtime.sweep.batched_variants import Tails, tails
 from pulse.runtime.sweep.provenance import Asked, with_origin
 from pulse.runtime.sweep.variants import jobs_of
-from pulse.store.model_ref import Stored
-from pulse.store.read_units import Unit
+from pulse.store.model_ref import ModelRef
+from pulse.store.read_units import ReadUnit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,16 +55,16 @@ class SweepError(PulseError, ValueError):
 
 
 @dataclass(frozen=True)
-class Grid:
+class ParameterGrid:
     """Parameters and their values; the variants are all combinations, the last parameter changing fastest."""
 
     axes: tuple[tuple[str, tuple[Any, ...]], ...]
 
     @classmethod
-    def of(cls, axes: Mapping[str, Any]) -> Grid:
+    def of(cls, axes: Mapping[str, Any]) -> ParameterGrid:
         """From lists, ranges, arrays or single values.
 
-        >>> len(Grid.of({"short": [5, 10], "long": range(30, 90, 30)}))
+        >>> len(ParameterGrid.of({"short": [5, 10], "long": range(30, 90, 30)}))
         4
         """
         made = []
@@ -109,13 +109,13 @@ class SweepJob:
 
     query: Query
     queries: tuple[Query, ...]  # bound, one for each variant
-    grid: Grid
-    paths: Mapping[str, str | Stored]
+    grid: ParameterGrid
+    paths: Mapping[str, str | ModelRef]
     tuples: bool
     summary: bool = False
 
     @cached_property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[BoundPlan, ...]:
         """The job of each variant."""
         variants = tuple(zip(self.variants, self.queries, strict=True))
         return jobs_of(self.query, variants, self.paths, tuples=self.tuples, summary=self.summary)
@@ -165,7 +165,7 @@ class SweepJob:
         return pa.RecordBatch.from_arrays([*columns, *batch.columns], schema=self.schema)
 
 
-def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
+def run_on_unit(sweep: SweepJob, unit: ReadUnit) -> Iterator[pa.RecordBatch]:
     """Every variant on one unit; one that finds nothing gives an empty batch, so that progress can be told.
 
     Of a summary every variant has a row, those that are evaluated together in one batch.
@@ -189,7 +189,7 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
         if wanted != of:
             of, relation, evaluation = wanted, read(wanted[0], unit, wanted[1]), None
         if evaluation is None:
-            evaluation = Evaluation({}, possible=job.query.possible)
+            evaluation = FragmentEvaluation({}, possible=job.query.possible)
             evaluation.expect(sweep.jobs[other].fragments[-1].root for other in left[place:])
         scans = [leaf for leaf in fragment.inputs if isinstance(leaf, Scan) and not evaluation.has(leaf)]
         leaves: dict[Node, Any] = {leaf: as_scanned(relation, leaf) for leaf in scans}
@@ -199,7 +199,7 @@ def run_on_unit(sweep: SweepJob, unit: Unit) -> Iterator[pa.RecordBatch]:
         evaluation.keep_shared()
 
 
-class Sweep(RowsOut):
+class Sweep(LazyTable):
     """What :meth:`pulse.Session.sweep` gives: lazy, like an answer, with the parameters as first columns.
 
     A sweep whose query ends at an accent raises as an answer does, with what its variants gave before as ``emitted``.
@@ -208,8 +208,8 @@ class Sweep(RowsOut):
     def __init__(
         self,
         query: Query,
-        grid: Grid,
-        paths: Mapping[str, str | Stored],
+        grid: ParameterGrid,
+        paths: Mapping[str, str | ModelRef],
         *,
         spark: Callable[[], SparkSession] | None = None,
     ) -> None:
@@ -265,7 +265,7 @@ class Sweep(RowsOut):
             with translated(), watched(self._spark(), progress) if progress is not None else nullcontext():
                 partial = partial.toArrow()  # a row per unit and variant
         table = _summary_table(self.grid, partial, job.jobs[0].columns.modelled)
-        streams = {name: str(Stored.of(path).path) for name, path in self._paths.items()}
+        streams = {name: str(ModelRef.of(path).path) for name, path in self._paths.items()}
         parameters = {name: list(values) for name, values in self.grid.axes}
         table = with_origin(table, Asked(self.query.text, parameters, streams))
         job.check_end(table)
@@ -295,7 +295,7 @@ class Sweep(RowsOut):
     def _job(self, *, tuples: bool, summary: bool = False) -> SweepJob:
         used = {scan.stream for scan in scans(self.query.plan)}
         pinned = {
-            name: Stored.of(path).pinned() if name in used else path for name, path in self._paths.items()
+            name: ModelRef.of(path).pinned() if name in used else path for name, path in self._paths.items()
         }
         return SweepJob(self.query, self._bound, self.grid, pinned, tuples, summary)
 
@@ -356,7 +356,7 @@ def _spoken(values: tuple[Any, ...]) -> str:
     return ", ".join(map(str, values)) if few else f"{values[0]}, {values[1]} … {values[-1]} ({len(values)})"
 
 
-def _check_names(grid: Grid, columns: Iterable[str]) -> None:
+def _check_names(grid: ParameterGrid, columns: Iterable[str]) -> None:
     twice = set(grid.names) & set(columns)
     if twice:
         raise SweepError(
@@ -369,7 +369,7 @@ def _figure_names(attributes: tuple[str, ...]) -> list[str]:
     return ["ranges", "seconds", "certain_seconds", *figures]
 
 
-def _summary_table(grid: Grid, partial: pa.Table, attributes: tuple[str, ...]) -> pa.Table:
+def _summary_table(grid: ParameterGrid, partial: pa.Table, attributes: tuple[str, ...]) -> pa.Table:
     rows: list[list[dict[str, Any]]] = [[] for _ in range(len(grid))]
     for row in partial.to_pylist():
         rows[row[VARIANT]].append(row)

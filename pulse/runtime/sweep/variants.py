@@ -18,21 +18,21 @@ from pulse.plan.nodes import Exchange, Join, Node, Scan, Window, walk
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
 from pulse.runtime.accents.query_units import NO_ACCENTS
-from pulse.runtime.execution.bound_plan import Job, prepare, rate_of_tuples
-from pulse.store.model_ref import Stored
+from pulse.runtime.execution.bound_plan import BoundPlan, prepare, rate_of_tuples
+from pulse.store.model_ref import ModelRef
 
 
 def jobs_of(
     query: Query,
     variants: Sequence[tuple[Mapping[str, Any], Query]],
-    paths: Mapping[str, str | Stored],
+    paths: Mapping[str, str | ModelRef],
     *,
     tuples: bool,
     summary: bool,
-) -> tuple[Job, ...]:
+) -> tuple[BoundPlan, ...]:
     """The job of each variant: its parameters, and the query bound to them."""
 
-    def planned(bound: Query) -> Job:
+    def planned(bound: Query) -> BoundPlan:
         return prepare(bound, paths, tuples=tuples, summary=summary)
 
     if len(variants) < 2 or not sizes_only(query.plan):

@@ -14,7 +14,7 @@ from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
 from pulse.store.lock import locked
 from pulse.store.manifest import Manifest, PartFile
 from pulse.store.model import CLOSING, Model
-from pulse.store.read_units import Unit, read_unit, units
+from pulse.store.read_units import ReadUnit, read_unit, units
 from pulse.store.writers import write_segments
 
 HEAVY = 0.25
@@ -76,7 +76,7 @@ def merged(folder: Path, manifest: Manifest, *, every: bool = False) -> Manifest
     return replace(manifest, files=tuple(files))
 
 
-def write_merged(folder: Path, model: Model, unit: Unit, version: int) -> list[PartFile]:
+def write_merged(folder: Path, model: Model, unit: ReadUnit, version: int) -> list[PartFile]:
     """A unit's segments, corrected, as files without layers: one of segments, and one of the points that end keys."""
     segments, closing = corrected(model, unit)
     names = label(unit, version)
@@ -88,13 +88,13 @@ def write_merged(folder: Path, model: Model, unit: Unit, version: int) -> list[P
     return made
 
 
-def label(unit: Unit, version: int) -> str:
+def label(unit: ReadUnit, version: int) -> str:
     """What the names of a unit's files have in common when they are written anew for a version."""
     _, generation, number = unit.files[0].removesuffix(".parquet").split("-")
     return f"{generation.partition('v')[0]}v{version:03d}-{number}"
 
 
-def corrected(model: Model, unit: Unit) -> tuple[SegmentBatch, BoolArray]:
+def corrected(model: Model, unit: ReadUnit) -> tuple[SegmentBatch, BoolArray]:
     """A unit's segments, and which of them are points that end a key."""
     table = read_unit(model, unit, model.schema.arrow_schema().names)
     segments = SegmentBatch.from_arrow(table, model.schema, check=False)

@@ -30,9 +30,9 @@ from pulse.store.garbage_collection import forbid_plain_reading, publish, sweep
 from pulse.store.lock import locked
 from pulse.store.manifest import ASIDE, LayerFile, Manifest
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from pulse.store.parquet_io import read_parquet
-from pulse.store.read_units import Unit
+from pulse.store.read_units import ReadUnit
 from pulse.store.versions.compact import merged, too_heavy
 from pulse.store.versions.layers import KIND, KNOWN_FROM, KNOWN_TO, OWN, Round, fold, layer_schema, not_before
 from pulse.store.writers import merge_statistics, statistics_of, write_table
@@ -50,11 +50,11 @@ class LayerFacts(NamedTuple):
 class RevisionTarget:
     """Where a revision is written: the model as it is, and the version to come."""
 
-    stored: Stored
+    stored: ModelRef
     version: int
     schema: StreamSchema
 
-    def layer(self, unit: Unit, rounds: list[Round], piece: int | None = None) -> LayerFacts | None:
+    def layer(self, unit: ReadUnit, rounds: list[Round], piece: int | None = None) -> LayerFacts | None:
         """Write what these rounds, one after the other, change of a unit's segments; nothing where they change nothing.
 
         ``piece`` tells the layers of one unit apart; by default it is the unit's share.
@@ -70,7 +70,7 @@ class RevisionTarget:
         write_table(model.path / name, rows)
         return LayerFacts(part, *self._facts(model.path / name, rows))
 
-    def _earlier(self, model: Model, unit: Unit) -> list[pa.Table]:
+    def _earlier(self, model: Model, unit: ReadUnit) -> list[pa.Table]:
         names = [*self.schema.key_names, KNOWN_FROM, KNOWN_TO]
         layers = [layer for file in model.manifest.files if file.name in unit.files for layer in file.layers]
         return [read_parquet(model.file(layer.name), columns=names) for layer in layers]
@@ -117,7 +117,7 @@ class RevisionWriter:
         self.version = model.version + 1
         self.applied = time.time_ns() // 1000
         """Since when the revisions that do not say so are known: microseconds since the epoch."""
-        self.target = RevisionTarget(Stored(str(model.path), model.version), self.version, model.schema)
+        self.target = RevisionTarget(ModelRef(str(model.path), model.version), self.version, model.schema)
         self._layers: dict[str, list[LayerFile]] = {}
         self._statistics: list[dict[str, Any]] = []
         self._logs: list[str] = []
@@ -132,7 +132,7 @@ class RevisionWriter:
         """Take a log that was written into the version."""
         self._logs.append(name)
 
-    def put(self, unit: Unit, rounds: list[Round]) -> None:
+    def put(self, unit: ReadUnit, rounds: list[Round]) -> None:
         """Write a layer and take it in."""
         self.add(self.target.layer(unit, rounds))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pulse.core.errors import PulseError
 from pulse.stream.accents.accents import (
     Accent,
     AddAttribute,
@@ -42,6 +43,10 @@ from pulse.stream.propagation.state import (
     with_side,
     with_where,
 )
+
+
+class AbortedError(PulseError, RuntimeError):
+    """A query met an accent that it cannot go on after (8.5): what it gave before stays valid."""
 
 
 def receive(state: State, side: int, element: Control) -> tuple[State, Step]:

@@ -13,7 +13,7 @@ from pulse.benchmarks.workloads.proximity import REACH, near
 from pulse.core.certainty import CERTAIN
 from pulse.core.expression import Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 from pulse.operators.windows.extremum import Extremum
 from pulse.operators.windows.on_grid import extremum_samples
 
@@ -23,7 +23,7 @@ ABOVE = Comparison(">", Column("x"), Constant(LEVEL))
 
 
 def answers(relation: Relation) -> tuple[Relation, Relation]:
-    return Filter(ABOVE).segments(relation), Filter(ABOVE, possible=True).segments(relation)
+    return FilterOperator(ABOVE).segments(relation), FilterOperator(ABOVE, possible=True).segments(relation)
 
 
 def test_rows_by_instant() -> None:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from pulse.commands.output.progress import Bar, redraws
-from pulse.commands.run import Telling
+from pulse.commands.run import RunReporter
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 WORKING = """
@@ -81,4 +81,4 @@ def test_off_a_terminal_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TERM", term)
         assert redraws(sys.stderr) is drawn
         assert (Bar()._bar is not None) is drawn
-        assert Telling(as_json=False).live is drawn  # the line of a job
+        assert RunReporter(as_json=False).live is drawn  # the line of a job

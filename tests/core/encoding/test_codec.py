@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.arrays import BoolArray, FloatArray, IntArray
-from pulse.core.encoding.codec import EncodingError, decode, encode
+from pulse.core.encoding.codec import StateEncodingError, decode, encode
 from pulse.core.encoding.types import Registered, form_of
 from tests.core.encoding.encoded import comparable, parts_of, put_together
 from tests.fuzz.harness import answer
@@ -184,7 +184,7 @@ def test_no_entry_of_the_tree_can_be_anything(value: Any) -> None:
     """Each place in turn: what comes of it is a value of the form, or a refusal that names the place and what to do."""
     for path in PATHS:
         found = answer(decode, SOUND, changed(path, value))
-        if isinstance(found, EncodingError):
+        if isinstance(found, StateEncodingError):
             assert "checkpoint" in str(found)
             continue
         assert all(type(one) is Pair and type(one.left) in (Seen, Name, type(None)) for one in found)
@@ -203,7 +203,7 @@ def test_refusals_name_the_place_and_what_was_expected() -> None:
         ('["a"]]}', '["c"]]}', r"at seen\.kind: expected one of 'a', 'b', got 'c'"),
     ]:  # fmt: skip
         assert old in good, (old, good)
-        with pytest.raises(EncodingError, match=said):
+        with pytest.raises(StateEncodingError, match=said):
             decode(form, put_together(json.loads(good.replace(old, new)), buffers))
 
 
@@ -217,7 +217,7 @@ def test_bytes_that_were_changed_are_values_or_refused(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 8))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     found = answer(decode, form, bytes(good))
-    if not isinstance(found, EncodingError):
+    if not isinstance(found, StateEncodingError):
         found[1].validate(full=True)
         assert found[2].dtype == np.float64
 

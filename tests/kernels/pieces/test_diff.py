@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.kernels.pieces.diff import Runs, unlike_runs
+from pulse.kernels.pieces.diff import Runs, diff_runs
 from pulse.kernels.polynomial.arithmetic import taylor_shift
 
 
@@ -21,7 +21,7 @@ def compare(old: list[int], new: list[int], shift: int = 0) -> Runs:
     pieces = (by * 1_000_000).astype(np.int64), at - by, at + 1 - by, np.zeros(n, np.int64)
     values = c, np.array([0, 3]), np.zeros((n, 1))
     ranges = np.array([[0, len(old)]]), np.array([[len(old), n]])
-    return unlike_runs(pieces, values, *ranges, 1e-9)
+    return diff_runs(pieces, values, *ranges, 1e-9)
 
 
 digits = st.lists(st.integers(0, 2), max_size=7)
@@ -54,7 +54,7 @@ def test_bounds_and_marks_count() -> None:
 
     def unlike(mark: list[int], bounds: list[float]) -> int:
         pieces = zero, two, two + 1.0, np.array(mark)
-        return len(unlike_runs(pieces, (c, cuts, np.array(bounds)[:, None]), *ranges, 1e-9).of)
+        return len(diff_runs(pieces, (c, cuts, np.array(bounds)[:, None]), *ranges, 1e-9).of)
 
     assert unlike([0, 0], [0.5, 0.5 + 1e-12]) == 0
     assert unlike([0, 1], [0.5, 0.5]) == 1
@@ -68,4 +68,4 @@ def test_shapes_are_checked() -> None:
     values = np.zeros((0, 1)), np.array([0, 1]), np.zeros((0, 0))
     one, two = np.zeros((1, 2), np.int64), np.zeros((2, 2), np.int64)
     with pytest.raises(ValueError, match="expected one shape"):
-        unlike_runs(pieces, values, one, two, 1e-9)
+        diff_runs(pieces, values, one, two, 1e-9)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.core.segment.order import Ranges, find_overlap
-from pulse.kernels.pieces.envelope import Envelope, envelope, merge
+from pulse.kernels.pieces.envelope import EnvelopePieces, envelope, merge
 from tests import naive
 from tests.kernels.covering import unbroken
 from tests.strategies import EPOCH_US, SCALES, Function, coefficients, functions, rounded, slivered
@@ -60,7 +60,7 @@ def noise(ref, c, p, at):
     return 32 * c.shape[1] * EPS * sum(abs(x) * reach**j for j, x in enumerate(c[p]))
 
 
-def check(parts, ref, c, found: Envelope, upper):
+def check(parts, ref, c, found: EnvelopePieces, upper):
     """``found`` has the extremum wherever any function is defined, and nothing elsewhere."""
     ranges = [r for f in parts for r in f.ranges]
     pieces = [(ref[p], c[p], Fraction(b), Fraction(e)) for p, (b, e) in enumerate(ranges)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.kernels.fit.truth_intervals import LINEAR, SAMPLES, STEP, TRUTHS
-from pulse.kernels.validate.key_state import Layout, fresh
+from pulse.kernels.validate.key_state import StateLayout, fresh
 from pulse.kernels.validate.validate import (
     ABOUT,
     BEGIN,
@@ -66,7 +66,7 @@ def check(
         rules,
         np.array([bound]),
         int(horizon * SECOND),
-        state or fresh(1, Layout(1, 2)),
+        state or fresh(1, StateLayout(1, 2)),
     )
     return [(int(row), int(kind)) for row, kind in found.event[:, [ROW, KIND]]], found
 
@@ -110,7 +110,7 @@ def test_as_the_oracle(case, longer) -> None:
     who = np.array([[g for g, _ in mixed]], np.int64)
     rules = np.array([[TRUTHS[truth], 0, a, width + a] for a, truth in enumerate(truths)])
     gap = None if longer is None else horizon + longer * SECOND
-    state = fresh(len(keys), Layout(width, 2))
+    state = fresh(len(keys), StateLayout(width, 2))
     found = validate(t, v, who, rules, np.array(bounds), horizon, state, NO_GAP if gap is None else gap)
     total = np.zeros(KINDS, np.int64)
     for g, tuples in enumerate(keys):
@@ -203,13 +203,13 @@ def test_a_silence_longer_than_the_gap_is_a_hole() -> None:
     rules, who = np.array([[LINEAR, 0, 0, -1]]), np.zeros((1, 2), np.int64)
     for last, expected in ((20, [FIRST, EXTENDED]), (21, [FIRST, VOID, EXPIRED])):
         t, v, bounds = np.array([0, last * SECOND]), np.array([[5.0, 5.0]]), np.array([[0.0, 1.0]])
-        found = validate(t, v, who, rules, bounds, 10 * SECOND, fresh(1, Layout(1, 2)), 20 * SECOND)
+        found = validate(t, v, who, rules, bounds, 10 * SECOND, fresh(1, StateLayout(1, 2)), 20 * SECOND)
         assert found.event[:, KIND].tolist() == expected
     assert found.event[1, [BEGIN, END]].tolist() == [0, 10 * SECOND]
 
 
 def test_a_model_above_what_is_allotted_by_now_is_not_extended() -> None:
-    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    state, layout = fresh(1, StateLayout(1, 2)), StateLayout(1, 2)
     check([0, 1], [5, 5], state=state, horizon=10)
     state[1][:, layout.bound] = 0.5
     kinds, found = check([2, 7], [5, 5], state=state, horizon=10)
@@ -236,7 +236,7 @@ def test_equal_instants_last_one_wins() -> None:
 
 
 def test_late_and_not_finite_leave_no_trace() -> None:
-    clean, noisy = fresh(1, Layout(1, 2)), fresh(1, Layout(1, 2))
+    clean, noisy = fresh(1, StateLayout(1, 2)), fresh(1, StateLayout(1, 2))
     check([0, 2, 3], [1, 1.5, 4], state=clean)
     kinds, _ = check([0, 1, 2, 1, 3], [1, np.nan, 1.5, 99, 4], state=noisy)
     assert kinds == [(0, FIRST), (1, NOT_FINITE), (3, LATE), (4, VIOLATED)]
@@ -249,7 +249,7 @@ def test_a_coefficient_that_is_no_number_spoils_the_tuple() -> None:
 
 
 def test_a_bound_that_was_tightened_holds_for_what_is_known_already() -> None:
-    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    state, layout = fresh(1, StateLayout(1, 2)), StateLayout(1, 2)
     check([0, 1], [5, 5.75], state=state)
     state[1][:, layout.bound] = 0.5
     kinds, found = check([2], [5], state=state)
@@ -258,7 +258,7 @@ def test_a_bound_that_was_tightened_holds_for_what_is_known_already() -> None:
 
 
 def test_a_wider_bound_waits_for_the_next_model() -> None:
-    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    state, layout = fresh(1, StateLayout(1, 2)), StateLayout(1, 2)
     check([0], [5], state=state)
     state[1][:, layout.bound], state[1][:, layout.own] = 3.0, 0.0
     kinds, found = check([1, 2], [7, 9.5], state=state)  # what was stated is 1
@@ -269,7 +269,7 @@ def test_a_wider_bound_waits_for_the_next_model() -> None:
 def test_a_change_begins_a_model() -> None:
     rules, bounds = np.array([[STEP, 0, 0]]), np.array([[0.0, 1.0]])
     who = np.array([[0, 0, 0], [4, 4, 5]])
-    found = validate(np.arange(3), np.full((1, 3), 2.0), who, rules, bounds, 9, fresh(1, Layout(1, 1)))
+    found = validate(np.arange(3), np.full((1, 3), 2.0), who, rules, bounds, 9, fresh(1, StateLayout(1, 1)))
     assert found.event[:, [ROW, KIND]].tolist() == [[0, FIRST], [2, CHANGED]]
 
 
@@ -279,7 +279,7 @@ def test_a_bend_is_seen_between_tuples() -> None:
     rules, t = np.array([[LINEAR, 0, 0, 1, 2]]), np.array([0, 4 * SECOND])
     who = np.zeros((1, 2), np.int64)
     for floor, expected in ((3.0, [FIRST, REPAIR, VIOLATED]), (4.0, [FIRST])):
-        found = validate(t, v, who, rules, np.array([[0.0, floor]]), 10**9, fresh(1, Layout(1, 3)))
+        found = validate(t, v, who, rules, np.array([[0.0, floor]]), 10**9, fresh(1, StateLayout(1, 3)))
         assert found.event[:, KIND].tolist() == expected
 
 
@@ -292,7 +292,7 @@ def test_a_model_that_misses_its_tuple_is_moved_onto_it() -> None:
         rules,
         np.array([[0.0, 1.0]]),
         9,
-        fresh(1, Layout(1, 2)),
+        fresh(1, StateLayout(1, 2)),
     )
     assert found.c[0, 0].tolist() == [5.0, 1.0]
     found = validate(
@@ -302,7 +302,7 @@ def test_a_model_that_misses_its_tuple_is_moved_onto_it() -> None:
         rules,
         np.array([[0.0, 1.0]]),
         9,
-        fresh(1, Layout(1, 2)),
+        fresh(1, StateLayout(1, 2)),
     )
     assert found.c[0, 0].tolist() == [5.5, 1.0]
 
@@ -317,7 +317,7 @@ def test_a_trend_is_the_weighted_line(far: int) -> None:
     x = 1e6 + 3.0 * t / SECOND + 0.002 * (t / SECOND) ** 2 + rng.normal(0, 0.25, n)
     rules, who = np.array([[SAMPLES, memory, 0, -1]]), np.zeros((1, n), np.int64)
     found = validate(
-        t + far, x[None].copy(), who, rules, np.array([[0.0, 1.5]]), 10**12, fresh(1, Layout(1, 2))
+        t + far, x[None].copy(), who, rules, np.array([[0.0, 1.5]]), 10**12, fresh(1, StateLayout(1, 2))
     )
     assert 3 < len(found.event) < n
     keep = 1 - 1 / memory
@@ -351,7 +351,7 @@ def test_a_trend_of_equal_instants_has_no_slope() -> None:
         rules,
         np.array([[0.0, 1.0]]),
         9,
-        fresh(1, Layout(1, 2)),
+        fresh(1, StateLayout(1, 2)),
     )
     assert np.isfinite(found.c).all()
     assert (found.c[:, 0, 1] == 0).all()
@@ -359,7 +359,7 @@ def test_a_trend_of_equal_instants_has_no_slope() -> None:
 
 def test_restlessness_of_a_walk() -> None:
     rng = np.random.default_rng(5)
-    n, layout = 2000, Layout(1, 1)
+    n, layout = 2000, StateLayout(1, 1)
     x = np.cumsum(rng.normal(0, 0.1, n))
     measured = []
     for bound in (0.5, 50.0):
@@ -399,7 +399,7 @@ def test_no_tuples() -> None:
         {"bounds": np.zeros((2, 2))},
         {"rules": np.array([[0, 0, 7]])},
         {"rules": np.array([[0, 4, 0]])},
-        {"state": fresh(1, Layout(2, 1))},
+        {"state": fresh(1, StateLayout(2, 1))},
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(change) -> None:
@@ -410,7 +410,7 @@ def test_shapes_that_do_not_fit_are_refused(change) -> None:
         "rules": np.array([[0, 0, 0]]),
         "bounds": np.zeros((1, 2)),
         "horizon": 5,
-        "state": fresh(1, Layout(1, 1)),
+        "state": fresh(1, StateLayout(1, 1)),
     }
     with pytest.raises(ValueError, match="validate: "):
         validate(**{**given, **change})
@@ -428,7 +428,7 @@ def test_more_attributes_and_more_coefficients_of_nothing_change_nothing(case, m
     rules = np.array([[TRUTHS[truth], memory, a, n + a] for a, truth in enumerate(truths)])
 
     def run(values, table, limits):
-        layout = Layout(table.shape[0], table.shape[1] - 2)
+        layout = StateLayout(table.shape[0], table.shape[1] - 2)
         state = fresh(len(keys), layout)
         found = validate(t, values, who, table, np.array(limits), horizon, state)
         real = {name: state[1][:, getattr(layout, name)] for name in ("err", "last", "residual", "squares")}
@@ -459,7 +459,7 @@ def test_constants_are_lines_without_a_slope(case) -> None:
     v = np.array([one[2] for one in mixed], float).reshape(-1, n).T.copy()
     who = np.array([[one[0] for one in mixed]], np.int64)
     rules = np.array([[TRUTHS[truth], 0, a, -1] for a, truth in enumerate(truths)])
-    constants, lines = fresh(len(keys), Layout(n, 1)), fresh(len(keys), Layout(n, 2))
+    constants, lines = fresh(len(keys), StateLayout(n, 1)), fresh(len(keys), StateLayout(n, 2))
     as_constants = validate(t, v, who, rules[:, :3].copy(), np.array(bounds), horizon, constants)
     as_lines = validate(t, v, who, rules, np.array(bounds), horizon, lines)
     # Of a line the truth itself can be told in a repair, of a constant only where it began.
@@ -469,7 +469,7 @@ def test_constants_are_lines_without_a_slope(case) -> None:
 
 
 def test_what_is_infinite_is_not_within_an_infinite_bound() -> None:
-    state, layout = fresh(1, Layout(1, 2)), Layout(1, 2)
+    state, layout = fresh(1, StateLayout(1, 2)), StateLayout(1, 2)
     state[1][:, layout.own] = 0.0
     assert check([0, 1, 2, 3], [5, 1e308, -np.inf, np.inf], state=state)[0] == [
         (0, FIRST),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pulse.core.columns import Columns
 from pulse.core.expression import Arithmetic, Column
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.project import Project
+from pulse.operators.relational.project import ProjectOperator
 from tests.strategies import EPOCH_US, relations
 
 any_relation = relations(codes=(1, 2, 3))
@@ -262,7 +262,7 @@ def test_the_drift_of_a_small_key_after_a_large_one_has_its_own_rounding() -> No
         drift={"x": zeros, "y": zeros},
         certainty=np.full(n, 3, np.uint8),
     )
-    project = Project(
+    project = ProjectOperator(
         (("s", Arithmetic("+", Column("x"), Column("y"))),), Columns((("k", pa.string()),), ("s",), (), "t")
     )
     made = project.segments(relation)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import begins, ending_after, ends, in_other, listed, settled
+from pulse.operators.data.updates import apply_updates, begins, ending_after, ends, in_other, keys_in
 
 COLUMNS = Columns((("id", pa.string()),), ("x",))
 
@@ -46,7 +46,7 @@ def told(relation: Relation) -> list[tuple[object, ...]]:
 
 def test_a_later_segment_rules_from_its_start_on() -> None:
     held = rows(("a", 0.0, 10.0, 1.0), ("b", 0.0, 10.0, 2.0))
-    rest, changed = settled(held, rows(("a", 4.0, 6.0, 3.0), ("c", 1.0, 2.0, 4.0)))
+    rest, changed = apply_updates(held, rows(("a", 4.0, 6.0, 3.0), ("c", 1.0, 2.0, 4.0)))
     assert told(rest) == [
         ("a", 0.0, 4.0, 1.0),
         ("a", 4.0, 6.0, 3.0),
@@ -58,10 +58,10 @@ def test_a_later_segment_rules_from_its_start_on() -> None:
 
 def test_nothing_at_all() -> None:
     nothing = Relation.empty(COLUMNS)
-    rest, changed = settled(nothing, nothing)
+    rest, changed = apply_updates(nothing, nothing)
     assert (len(rest), len(changed)) == (0, 0)
     assert in_other(rows(("a", 0.0, 1.0, 0.0)), nothing).tolist() == [False]
-    assert listed((), ()).tolist() == [True]
+    assert keys_in((), ()).tolist() == [True]
     assert len(ending_after(nothing, 0)) == 0
 
 

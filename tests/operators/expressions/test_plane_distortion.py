@@ -18,7 +18,7 @@ from pulse.core.plane import Plane
 from pulse.language import parse
 from pulse.operators.expressions.on_segments import compute
 from pulse.operators.expressions.plane_distortion import distortion
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 from pulse.plan.nodes import scans
 from tests.operators.relational.test_filter import one_row, spans
 
@@ -44,7 +44,7 @@ def track(x: float, y: float, plane: Plane | None):
 @pytest.mark.parametrize(("at", "code"), [(470.0, 3), (490.0, 2), (510.0, 1), (530.0, None)])
 def test_a_comparison_leaves_room_for_the_distortion(at: float, code: int | None) -> None:
     rows, distance = track(at, 0.0, Plane(0.037, 0.5))
-    made = Filter(Comparison("<", distance, Constant(500)), possible=True).segments(rows)
+    made = FilterOperator(Comparison("<", distance, Constant(500)), possible=True).segments(rows)
     assert [found for *_, found in spans(made)] == ([] if code is None else [code])
 
 

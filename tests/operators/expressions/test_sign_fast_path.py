@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pulse.core.certainty import ABSENT, CERTAIN, LIKELY, POSSIBLE
 from pulse.core.expression import RELATIONS, And, Column, Comparison, Constant, Expression, Function, Not, Or
 from pulse.operators.data.relation import Relation
-from pulse.operators.expressions.sign_fast_path import UNDECIDED, decided, possible_rows
+from pulse.operators.expressions.sign_fast_path import UNDECIDED, classify, possible_rows
 from pulse.operators.expressions.solve import solve
 from pulse.operators.output.sampling import sample, to_tuples
-from pulse.operators.relational.filter import Filter, cut
+from pulse.operators.relational.filter import FilterOperator, cut
 from pulse.operators.relational.on_samples import filter_samples
 from tests.operators.relational.test_filter import one_row
 from tests.strategies import relations
@@ -75,7 +75,7 @@ def solved(relation: Relation, predicate: Expression, possible: bool) -> Relatio
 def test_as_solving(relation: Relation, predicate: Expression, possible: bool, drift: bool) -> None:
     if drift:
         relation = replace(relation, drift={name: np.full(len(relation), 0.5) for name in relation.models})
-    made = Filter(predicate, possible=possible).segments(relation)
+    made = FilterOperator(predicate, possible=possible).segments(relation)
     assert_equal(made, solved(relation, predicate, possible))
 
 
@@ -113,11 +113,11 @@ def test_one_side_may_settle_it() -> None:
         (Constant(True), CERTAIN),
         (Constant(False), ABSENT),
     ):
-        found = decided(row, predicate)
+        found = classify(row, predicate)
         assert found is not None
         assert found.tolist() == [code], str(predicate)
-    assert decided(row, unknown) is None
-    assert decided(row, And((unknown, unknown))) is None
+    assert classify(row, unknown) is None
+    assert classify(row, And((unknown, unknown))) is None
 
 
 def test_between_the_bounds_the_model_decides() -> None:
@@ -129,6 +129,6 @@ def test_between_the_bounds_the_model_decides() -> None:
         ("!=", LIKELY, LIKELY),
     ):
         for level, code in ((4, at_4), (6, at_6)):
-            found = decided(row, Comparison(relation, X, Constant(level)))
+            found = classify(row, Comparison(relation, X, Constant(level)))
             assert found is not None
             assert found.tolist() == [code]

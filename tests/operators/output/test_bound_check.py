@@ -14,7 +14,7 @@ from pulse.core.bounds import ErrorBound
 from pulse.core.certainty import LIKELY, POSSIBLE
 from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
-from pulse.operators.output.bound_check import Miss, Within
+from pulse.operators.output.bound_check import BoundCheck, Miss
 from pulse.operators.output.sampling import sample
 from tests.strategies import EPOCH_US, relations
 
@@ -36,7 +36,7 @@ def allowed(bound, values, err):
 @given(near, bounds)
 def test_segments(relation, text):
     bound = ErrorBound.parse(text)
-    miss = Within(((None, bound),)).segments(relation)
+    miss = BoundCheck(((None, bound),)).segments(relation)
     missed = {
         name: [
             i
@@ -57,7 +57,7 @@ def test_segments(relation, text):
 def test_samples(relation, text):
     bound = ErrorBound.parse(text)
     samples = sample(relation, 500_000)
-    miss = Within((("y", bound),)).samples(samples)
+    miss = BoundCheck((("y", bound),)).samples(samples)
     missed = [
         i
         for i in np.flatnonzero(samples.certainty >= LIKELY)
@@ -83,7 +83,7 @@ def three() -> Relation:
 
 
 def test_the_worst_row_is_named_and_a_named_bound_goes_before_the_general_one(three):
-    asked = Within(((None, ErrorBound.parse("0.5")), ("x", ErrorBound.parse("10"))))
+    asked = BoundCheck(((None, ErrorBound.parse("0.5")), ("x", ErrorBound.parse("10"))))
     assert asked.segments(three) == Miss("y", three.where(2), 2.0, 0.5)
     at = sample(three, 1_000_000)
     assert asked.samples(at) == Miss("y", at.where(2), 2.0, 0.5)
@@ -91,7 +91,7 @@ def test_the_worst_row_is_named_and_a_named_bound_goes_before_the_general_one(th
 
 def test_possible_rows_are_not_of_the_answer(three):
     possible = replace(three, certainty=np.full(3, POSSIBLE, np.uint8))
-    asked = Within(((None, ErrorBound.parse("0.1")),))
+    asked = BoundCheck(((None, ErrorBound.parse("0.1")),))
     assert asked.segments(possible) is None
     assert asked.samples(sample(possible, 1_000_000)) is None
 
@@ -99,13 +99,13 @@ def test_possible_rows_are_not_of_the_answer(three):
 @pytest.mark.parametrize(("err", "fits"), [(1.0, True), (1.0 + 1e-13, True), (1.0 + 1e-9, False)])
 def test_rounding_is_let_pass(three, err, fits):
     one = replace(three, err=dict.fromkeys(("x", "y"), np.full(3, err)))
-    asked = Within(((None, ErrorBound.parse("1")),))
+    asked = BoundCheck(((None, ErrorBound.parse("1")),))
     assert (asked.segments(one) is None) == fits
     assert (asked.samples(sample(one, 1_000_000)) is None) == fits
 
 
 def test_a_relative_bound_on_what_may_be_zero_is_missed_by_any_error(three):
     around = replace(three, models={"x": np.zeros((3, 1)), "y": np.zeros((3, 1))})
-    miss = Within((("x", ErrorBound.parse("50%")),)).segments(around)
+    miss = BoundCheck((("x", ErrorBound.parse("50%")),)).segments(around)
     assert miss is not None
     assert miss.asked == 0.0

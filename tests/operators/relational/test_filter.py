@@ -29,7 +29,7 @@ from pulse.core.expression import (
 )
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OperandError
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 from tests import naive
 from tests.operators.contract import causes, check_contract, refusal, truths
 from tests.strategies import EPOCH_US, relations
@@ -74,7 +74,7 @@ def certainty_at(made: Relation, group: int, at: Fraction) -> int:
 def test_certain_is_true_for_all_truths_and_what_is_true_for_one_is_possible(
     relation: Relation, predicate: Expression
 ) -> None:
-    made = check_contract(Filter(predicate, possible=True), relation, relation.columns)
+    made = check_contract(FilterOperator(predicate, possible=True), relation, relation.columns)
     for row in range(len(relation)):
         group, limit = int(relation.group[row]), int(relation.certainty[row])
         for at in naive.instants_of(relation, row):
@@ -90,8 +90,8 @@ def test_certain_is_true_for_all_truths_and_what_is_true_for_one_is_possible(
 
 @given(relations(codes=(2, 3)), predicates())
 def test_without_possible_ranges_the_model_decides(relation: Relation, predicate: Expression) -> None:
-    made = check_contract(Filter(predicate), relation, relation.columns)
-    asked = Filter(predicate, possible=True).segments(relation)
+    made = check_contract(FilterOperator(predicate), relation, relation.columns)
+    asked = FilterOperator(predicate, possible=True).segments(relation)
     for row in range(len(relation)):
         for at in naive.instants_of(relation, row):
             found = certainty_at(made, int(relation.group[row]), at)
@@ -101,7 +101,7 @@ def test_without_possible_ranges_the_model_decides(relation: Relation, predicate
 
 @given(relations(), predicates())
 def test_a_result_comes_of_the_row_it_lies_in(relation: Relation, predicate: Expression) -> None:
-    made = Filter(predicate, possible=True).segments(relation)
+    made = FilterOperator(predicate, possible=True).segments(relation)
     for row, ids in enumerate(causes(made)):
         assert len(ids) == 1
         begin, end = naive.row_span(relation, ids[0])
@@ -143,12 +143,12 @@ def spans(relation: Relation) -> list[tuple[float, float, int]]:
     ],
 )
 def test_a_touching_root(relation: str, expected: list[tuple[float, float]]) -> None:
-    made = Filter(Comparison(relation, X, Constant(0))).segments(one_row([4.0, -4.0, 1.0]))
+    made = FilterOperator(Comparison(relation, X, Constant(0))).segments(one_row([4.0, -4.0, 1.0]))
     assert [(lo, hi) for lo, hi, _ in spans(made)] == expected
 
 
 def test_equality_on_constants_holds_throughout() -> None:
-    made = Filter(Comparison("=", X, Constant(5))).segments(one_row([5.0]))
+    made = FilterOperator(Comparison("=", X, Constant(5))).segments(one_row([5.0]))
     assert spans(made) == [(0.0, 4.0, CERTAIN)]
     assert "x" in made.drift  # nothing was cut off
 
@@ -166,11 +166,11 @@ def test_equal_models_are_equal_though_rounding_moved_one() -> None:
         err={"x": relation.err["x"], "y": relation.err["x"]},
         drift={},
     )
-    assert spans(Filter(Comparison("=", X, Y)).segments(both)) == [(0.0, 4.0, CERTAIN)]
+    assert spans(FilterOperator(Comparison("=", X, Y)).segments(both)) == [(0.0, 4.0, CERTAIN)]
 
 
 def test_the_three_parts_of_a_crossing() -> None:
-    made = Filter(Comparison("<", X, Constant(2)), possible=True).segments(one_row([0.0, 1.0], 0.5))
+    made = FilterOperator(Comparison("<", X, Constant(2)), possible=True).segments(one_row([0.0, 1.0], 0.5))
     assert [code for *_, code in spans(made)] == [CERTAIN, LIKELY, POSSIBLE]
     # Ends move inwards, or outwards, by what rounding may do to the values there.
     assert [end for _, end, _ in spans(made)] == pytest.approx([1.5, 2.0, 2.5], abs=1e-13)
@@ -181,7 +181,10 @@ def test_the_three_parts_of_a_crossing() -> None:
 
 def test_a_point_is_decided_by_its_value() -> None:
     point = one_row([0.0, 1.0], 0.5, lo=2.0, hi=2.0)
-    ask = lambda level: spans(Filter(Comparison("<", X, Constant(level)), possible=True).segments(point))  # noqa: E731
+
+    def ask(level):
+        return spans(FilterOperator(Comparison("<", X, Constant(level)), possible=True).segments(point))
+
     assert ask(3.0) == [(2.0, 2.0, CERTAIN)]
     assert ask(2.25) == [(2.0, 2.0, LIKELY)]
     assert ask(1.75) == [(2.0, 2.0, POSSIBLE)]
@@ -190,9 +193,9 @@ def test_a_point_is_decided_by_its_value() -> None:
 
 def test_a_dip_too_short_to_be_a_range_is_a_point() -> None:
     # Below zero for 2e-10 seconds about 2.
-    made = Filter(Comparison("<", X, Constant(0))).segments(one_row([4.0 - 1e-20, -4.0, 1.0]))
+    made = FilterOperator(Comparison("<", X, Constant(0))).segments(one_row([4.0 - 1e-20, -4.0, 1.0]))
     assert len(made) <= 1
-    made = Filter(Comparison("<", X, Constant(0))).segments(one_row([-1e-10, 1.0], lo=0.0))
+    made = FilterOperator(Comparison("<", X, Constant(0))).segments(one_row([-1e-10, 1.0], lo=0.0))
     assert spans(made)[0][:2] == pytest.approx((5e-11, 5e-11))
 
 
@@ -206,33 +209,35 @@ def test_distance_is_compared_exactly_for_every_truth() -> None:
     )
     for name, level in (("distance", 2.0), ("distance2", 4.0)):
         predicate = Comparison("<", Function(name, (X, Y, Constant(0), Constant(0))), Constant(level))
-        made = Filter(predicate, possible=True).segments(relation)
+        made = FilterOperator(predicate, possible=True).segments(relation)
         assert [code for *_, code in spans(made)] == [CERTAIN, LIKELY, POSSIBLE]
         assert [end for _, end, _ in spans(made)] == pytest.approx([1.5, 2.0, 2.5], abs=1e-13)
     never = Comparison("<", Function("distance", (X, Y, Constant(0), Constant(0))), Constant(-1))
-    assert len(Filter(never, possible=True).segments(relation)) == 0
-    assert spans(Filter(Not(never)).segments(relation)) == [(0.0, 4.0, CERTAIN)]
+    assert len(FilterOperator(never, possible=True).segments(relation)) == 0
+    assert spans(FilterOperator(Not(never)).segments(relation)) == [(0.0, 4.0, CERTAIN)]
 
 
 def test_far_from_the_reference() -> None:
     far = one_row([-(1e9 + 2.0), 1.0], lo=1e9, hi=1e9 + 4.0)
-    made = Filter(Comparison(">", X, Constant(0))).segments(far)
+    made = FilterOperator(Comparison(">", X, Constant(0))).segments(far)
     assert spans(made) == [(1e9 + 2.0, 1e9 + 4.0, CERTAIN)]
 
 
 def test_true_changes_nothing() -> None:
     relation = one_row([1.0])
-    assert Filter(TRUE).segments(relation) is relation
+    assert FilterOperator(TRUE).segments(relation) is relation
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     relation = replace(
         one_row([1.0]), columns=Columns((("k", pa.string()),), ("x",)), keys=(pa.array(["a"]),)
     )
-    text = refusal(lambda: Filter(Comparison("<", K, Constant(3))).segments(relation), OperandError)
+    text = refusal(lambda: FilterOperator(Comparison("<", K, Constant(3))).segments(relation), OperandError)
     assert "k < 3" in text
     assert "string" in text
-    text = refusal(lambda: Filter(Comparison("<", Column("t"), Constant(3))).segments(relation), OperandError)
+    text = refusal(
+        lambda: FilterOperator(Comparison("<", Column("t"), Constant(3))).segments(relation), OperandError
+    )
     assert "instant" in text
-    text = refusal(lambda: Filter(Comparison("<", X, Constant("a"))).segments(relation), OperandError)
+    text = refusal(lambda: FilterOperator(Comparison("<", X, Constant("a"))).segments(relation), OperandError)
     assert "expected a number" in text

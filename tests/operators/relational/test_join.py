@@ -26,7 +26,7 @@ from pulse.core.expression import (
 )
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.join import (
-    Join,
+    JoinOperator,
     all_pairs,
     equal_pairs,
     matching_pairs,
@@ -40,8 +40,8 @@ from tests.strategies import Function as Pieces
 R, S = Column("R.id"), Column("S.id")
 
 
-def join_of(left: Relation, right: Relation, equal: tuple[tuple[str, str], ...] = ()) -> Join:
-    return Join(equal, side_by_side(left.columns, right.columns))
+def join_of(left: Relation, right: Relation, equal: tuple[tuple[str, str], ...] = ()) -> JoinOperator:
+    return JoinOperator(equal, side_by_side(left.columns, right.columns))
 
 
 def keyed(alias: str, *key: pa.Array) -> Relation:
@@ -96,7 +96,7 @@ def test_every_pair_is_cut_into_its_cells(left: Relation, right: Relation) -> No
 def test_a_relation_joined_with_itself_goes_by_the_plans_names(own: Relation) -> None:
     plan = side_by_side(columns("R", bool(own.keys)), columns("S", bool(own.keys)))
     equal = (("R.id", "S.id"),) if own.keys else ()
-    both = Join(equal, plan).segments(own, own)
+    both = JoinOperator(equal, plan).segments(own, own)
     kept = own.without_empty_groups()
     assert both.columns == plan
     assert both.groups == kept.groups
@@ -122,20 +122,22 @@ def test_no_groups_and_no_rows() -> None:
         relation("S", [Pieces([], *np.zeros((3, 0)))], [(np.zeros((0, 1)),) * 2]),
     )
     for left, right in ((none, one), (one, none), (one, one), (none, none)):
-        both = Join((), side_by_side(columns("R"), columns("S"))).segments(left, right)
+        both = JoinOperator((), side_by_side(columns("R"), columns("S"))).segments(left, right)
         assert (both.groups, len(both)) == (0, 0)
         assert both.to_segments().num_rows == 0
 
 
 def test_a_join_pickles() -> None:
-    join = Join((("R.id", "S.id"),), side_by_side(columns("R"), columns("S")))
+    join = JoinOperator((("R.id", "S.id"),), side_by_side(columns("R"), columns("S")))
     assert pickle.loads(pickle.dumps(join)) == join
 
 
 def test_columns_must_be_those_of_the_inputs() -> None:
     left = relation("R", [], [])
     with pytest.raises(ValueError, match="expected 1 modelled attributes of both inputs together, got 4"):
-        Join((), Columns(left.columns.key * 2, ("x",), left.columns.unmodelled * 2)).segments(left, left)
+        JoinOperator((), Columns(left.columns.key * 2, ("x",), left.columns.unmodelled * 2)).segments(
+            left, left
+        )
 
 
 texts = st.lists(st.sampled_from(["", "a", "b", "ä", "日本"]), max_size=8)

@@ -10,7 +10,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Arithmetic, Column, Constant, Function
 from pulse.kernels.rounding import magnitudes
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.project import Project
+from pulse.operators.relational.project import ProjectOperator
 from tests.operators.contract import causes, check_contract
 from tests.strategies import relations
 
@@ -20,7 +20,7 @@ KEY = (("k", pa.string()), ("n", pa.int64()))
 
 @given(relations(codes=(1, 2, 3)))
 def test_names_share_their_arrays(relation: Relation) -> None:
-    project = Project(
+    project = ProjectOperator(
         (("b", X), ("a", Y), ("id", Column("k")), ("v", Column("u")), ("source", Constant("s"))),
         Columns(
             (("id", pa.string()), ("source", pa.string()), ("n", pa.int64())),
@@ -43,7 +43,7 @@ def test_names_share_their_arrays(relation: Relation) -> None:
 
 @given(relations())
 def test_names_may_be_swapped(relation: Relation) -> None:
-    made = Project((("x", Y), ("y", X)), Columns(KEY, ("x", "y"), (), "t")).segments(relation)
+    made = ProjectOperator((("x", Y), ("y", X)), Columns(KEY, ("x", "y"), (), "t")).segments(relation)
     assert made.models["x"] is relation.models["y"]
     assert made.models["y"] is relation.models["x"]
 
@@ -53,7 +53,7 @@ LINEAR = Arithmetic("-", Arithmetic("*", Constant(2), X), Y)
 
 @given(relations())
 def test_linear_expressions_keep_the_drift(relation: Relation) -> None:
-    project = Project((("l", LINEAR), ("c", Constant(3))), Columns(KEY, ("l", "c"), (), "t"))
+    project = ProjectOperator((("l", LINEAR), ("c", Constant(3))), Columns(KEY, ("l", "c"), (), "t"))
     made = check_contract(project, relation, project.columns)
     assert set(made.drift) == {"l", "c"}
     assert [row[0] for row in causes(made)] == list(range(len(relation)))
@@ -75,7 +75,7 @@ def test_other_expressions_are_modelled_without_a_drift(relation: Relation) -> N
     """Without far references: the root of a rounded square is off by the root of ``u`` times its size, beyond what keys that come
     together and apart may differ by."""
     distance = Function("distance", (X, Y, Constant(0), Constant(0)))
-    project = Project((("l", LINEAR), ("d", distance)), Columns(KEY, ("l", "d"), (), "t"))
+    project = ProjectOperator((("l", LINEAR), ("d", distance)), Columns(KEY, ("l", "d"), (), "t"))
     made = check_contract(project, relation, project.columns)
     assert set(made.drift) == {"l"}
     sources = [row[0] for row in causes(made)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulse.core.expression import TRUE, And, Column, Comparison, Constant
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational import proximity_join as pair_join_module
-from pulse.operators.relational.join import Join, all_pairs, common_cells, renamed
+from pulse.operators.relational.join import JoinOperator, all_pairs, common_cells, renamed
 from pulse.operators.relational.proximity_join import (
     Nearness,
     PairJoin,
@@ -61,7 +61,7 @@ def rows_by_key(both: Relation) -> dict[Any, list[tuple[Fraction, Fraction, int]
 
 @given(relations("R"), relations("S"), reaches)
 def test_no_row_is_lost_that_could_be_possible(left: Relation, right: Relation, reach: float) -> None:
-    full = Join((), side_by_side(left.columns, right.columns)).segments(left, right)
+    full = JoinOperator((), side_by_side(left.columns, right.columns)).segments(left, right)
     pruned = pair_join(left, right, near(reach)).segments(left, right)
     kept = {(key, begin, end): row for key, rows in rows_by_key(pruned).items() for begin, end, row in rows}
     for key, rows in rows_by_key(full).items():
@@ -113,7 +113,7 @@ def test_by_hulls_as_piece_by_piece(
 def test_windows_whose_average_is_within_reach_are_untouched(
     left: Relation, right: Relation, reach: float, window: int
 ) -> None:
-    full = Join((), side_by_side(left.columns, right.columns)).segments(left, right)
+    full = JoinOperator((), side_by_side(left.columns, right.columns)).segments(left, right)
     pruned = pair_join(left, right, near(reach, window)).segments(left, right)
     closings = [Fraction(EPOCH_US + 500_000 * i) for i in range(0, 40)]
 

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from pulse.core.expression import TRUE
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.join import Join
+from pulse.operators.relational.join import JoinOperator
 from pulse.operators.relational.proximity_join import APPROXIMATED, Nearness, PairJoin
 from pulse.operators.relational.spatial_grid import (
     PairHome,
     ResolvedGrid,
     cell_size,
+    clip,
     folded,
     places,
     portions,
     scatter,
     scattered,
-    within,
 )
 from tests import naive
 from tests.operators.relational.test_proximity_join import (
@@ -73,10 +73,10 @@ def test_each_pair_and_time_is_solved_in_exactly_one_place(
     left: Relation, right: Relation, reach: float, bucket: int, cell: float
 ) -> None:
     near = Nearness(("R.x", "R.y"), ("S.x", "S.y"), reach)
-    full = Join((), side_by_side(left.columns, right.columns)).segments(left, right)
+    full = JoinOperator((), side_by_side(left.columns, right.columns)).segments(left, right)
     found: dict[Any, list[tuple[Fraction, Fraction, float]]] = {}
     for begin, both in solved(left, right, near, (bucket, 0, cell)):
-        for key, rows in rows_by_key(within(both, begin, begin + bucket)).items():
+        for key, rows in rows_by_key(clip(both, begin, begin + bucket)).items():
             found.setdefault(key, []).extend(
                 (a, b, distance(both, 0, a) if a == b else 0.0) for a, b, _ in rows
             )
@@ -109,7 +109,7 @@ def test_windows_are_complete_in_exactly_one_place(
 ) -> None:
     window = 1_500_000
     near = Nearness(("R.x", "R.y"), ("S.x", "S.y"), reach, window)
-    full = Join((), side_by_side(left.columns, right.columns)).segments(left, right)
+    full = JoinOperator((), side_by_side(left.columns, right.columns)).segments(left, right)
 
     def smallest(both: Relation, closings: list[Fraction]) -> list[tuple[Any, Fraction]]:
         found = []
@@ -133,10 +133,10 @@ def test_windows_are_complete_in_exactly_one_place(
 
 @given(relations("R"), relations("S"), buckets)
 def test_by_time_alone_every_pair_meets(left: Relation, right: Relation, bucket: int) -> None:
-    full = Join((), side_by_side(left.columns, right.columns)).segments(left, right)
+    full = JoinOperator((), side_by_side(left.columns, right.columns)).segments(left, right)
     lengths: dict[Any, Fraction] = {}
     for begin, both in solved(left, right, None, (bucket, 0, 1.0)):
-        for key, rows in rows_by_key(within(both, begin, begin + bucket)).items():
+        for key, rows in rows_by_key(clip(both, begin, begin + bucket)).items():
             lengths[key] = lengths.get(key, Fraction(0)) + sum(b - a for a, b, _ in rows)
     expected = {key: sum(b - a for a, b, _ in rows) for key, rows in rows_by_key(full).items()}
     assert lengths.keys() == expected.keys()

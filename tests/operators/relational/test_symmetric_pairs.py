@@ -13,7 +13,7 @@ from pulse.core.columns import Columns
 from pulse.core.expression import Column, Comparison
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.proximity_join import PairJoin
-from pulse.operators.relational.symmetric_pairs import Mirror
+from pulse.operators.relational.symmetric_pairs import MirrorOperator
 from tests.operators.contract import causes, check_contract, check_same, check_valid
 from tests.operators.sampling import SECOND, samples
 from tests.strategies import relations
@@ -46,7 +46,7 @@ def about_starts(relation: Relation) -> Relation:
 @given(relations(codes=(1, 2, 3), max_keys=4, degree=1))
 def test_half_of_the_pairs_mirrored_are_all_of_them(relation: Relation) -> None:
     """Whichever side's reference the join took."""
-    made = about_starts(Mirror(SWAPS).segments(pairs_of(relation, "<")).merged())
+    made = about_starts(MirrorOperator(SWAPS).segments(pairs_of(relation, "<")).merged())
     wanted = about_starts(pairs_of(relation, "!=").merged())
     # A bound holds the rounding of the shift of a model by d to the other side's reference, and from there to the start of the
     # row: 4 u k M each (kernels/rounding), with M at times up to 2 d, and 3 d as the shifted coefficients hold d themselves.
@@ -61,8 +61,8 @@ def test_half_of_the_pairs_mirrored_are_all_of_them(relation: Relation) -> None:
 @given(relations(codes=(1, 2, 3), max_keys=4))
 def test_the_contract(relation: Relation) -> None:
     half = pairs_of(relation, "<")
-    made = check_contract(Mirror(SWAPS), half, half.columns, per_key=False)
-    parts = [Mirror(SWAPS).segments(half.select_groups(np.array([g]))) for g in range(half.groups)]
+    made = check_contract(MirrorOperator(SWAPS), half, half.columns, per_key=False)
+    parts = [MirrorOperator(SWAPS).segments(half.select_groups(np.array([g]))) for g in range(half.groups)]
     if parts:
         check_same(Relation.concat(parts).merged(), made.merged())
 
@@ -73,7 +73,7 @@ def test_twice_is_there_and_back(relation: Relation) -> None:
     columns = replace(relation.columns, key=(*relation.columns.key, ("j", pa.string())))
     other = pa.array([f"{key}'" for key in relation.keys[0].to_pylist()], pa.string())
     given_ = replace(relation, columns=columns, keys=(*relation.keys, other))
-    made = Mirror((("k", "j"), ("x", "y"))).segments(given_)
+    made = MirrorOperator((("k", "j"), ("x", "y"))).segments(given_)
     check_valid(made, columns)
     n, g = len(relation), relation.groups
     assert made.groups == 2 * g
@@ -86,7 +86,7 @@ def test_twice_is_there_and_back(relation: Relation) -> None:
         assert np.array_equal(mirrored.err[a], relation.err[b])
         assert np.array_equal(mirrored.drift[a], relation.drift[b])
     assert causes(mirrored) == causes(relation) == causes(made)[n:]
-    again = Mirror((("k", "j"), ("x", "y"))).segments(mirrored)
+    again = MirrorOperator((("k", "j"), ("x", "y"))).segments(mirrored)
     check_same(again.select_groups(np.arange(g, 2 * g)), given_)
 
 
@@ -103,7 +103,7 @@ def test_samples() -> None:
         [3, 0, 2, 1],
         unmodelled={"u": pa.array(list("pqrs")), "v": pa.array(["w", None, "y", "z"])},
     )
-    operator = pickle.loads(pickle.dumps(Mirror((("i", "j"), ("a", "b"), ("u", "v")))))
+    operator = pickle.loads(pickle.dumps(MirrorOperator((("i", "j"), ("a", "b"), ("u", "v")))))
     made = operator.samples(given_)
     assert [column.to_pylist() for column in made.keys] == [[1, 1, 2, 3], [2, 3, 1, 1]]
     assert made.group.tolist() == [0, 0, 1, 2, 2, 3]
@@ -120,5 +120,7 @@ def test_samples() -> None:
 def test_samples_of_nothing() -> None:
     columns = Columns((("i", pa.int64()), ("j", pa.int64())), ("d",))
     nothing = pa.array([], pa.int64())
-    made = Mirror((("i", "j"),)).samples(samples(columns, (nothing, nothing), [], {"d": []}, {"d": []}, []))
+    made = MirrorOperator((("i", "j"),)).samples(
+        samples(columns, (nothing, nothing), [], {"d": []}, {"d": []}, [])
+    )
     assert (len(made), made.groups, made.certainty.tolist()) == (0, 0, [])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OverlappingInputsError
-from pulse.operators.relational.union import Union
+from pulse.operators.relational.union import UnionOperator
 from tests.operators.contract import causes, check_same, check_valid, refusal
 from tests.strategies import relations
 
@@ -22,7 +22,7 @@ def test_what_was_taken_apart_is_put_together(relation: Relation, data: st.DataO
         data.draw(st.lists(st.integers(0, 1), min_size=len(relation), max_size=len(relation))), np.int64
     )
     parts = [relation.take(np.flatnonzero(which == side)) for side in (0, 1)]
-    made = pickle.loads(pickle.dumps(Union())).segments(parts)
+    made = pickle.loads(pickle.dumps(UnionOperator())).segments(parts)
     check_valid(made, relation.columns)
     order = np.argsort(relation.keys[0].to_pylist())
     expected = relation.select_groups(order)
@@ -39,13 +39,13 @@ def test_what_was_taken_apart_is_put_together(relation: Relation, data: st.DataO
 def test_one_input_and_none(relation: Relation) -> None:
     nothing = Relation.empty(relation.columns, lineage=True)
     ordered = relation.select_groups(np.argsort(relation.keys[0].to_pylist()))
-    check_same(Union().segments([relation, nothing]).without_empty_groups(), ordered)
-    assert len(Union().segments([nothing, nothing])) == 0
+    check_same(UnionOperator().segments([relation, nothing]).without_empty_groups(), ordered)
+    assert len(UnionOperator().segments([nothing, nothing])) == 0
 
 
 @given(relations(max_keys=2))
 def test_two_that_speak_of_one_key_at_one_time(relation: Relation) -> None:
     if len(relation):
-        text = refusal(lambda: Union().segments([relation, relation]), OverlappingInputsError)
+        text = refusal(lambda: UnionOperator().segments([relation, relation]), OverlappingInputsError)
         assert "k=" in text
         assert "select 'a' as source" in text

@@ -15,7 +15,7 @@ from pulse.kernels.pieces.step_maps import apply_steps
 from pulse.language import parse
 from pulse.plan.accents.affine_image import restated
 from pulse.plan.accents.query_effects import accented
-from pulse.plan.accents.signatures import Sliding
+from pulse.plan.accents.signatures import SlidingHandling
 from pulse.stream.accents.log import AccentLog
 from pulse.stream.accents.policy import Policy
 from pulse.stream.descriptions.description import Domain
@@ -172,7 +172,7 @@ def test_a_description_on_the_time_moves_to_windows_that_lie_in_it():
 
 
 def test_sliding_windows_touch_and_cover():
-    window = Sliding("t", "t", 5)
+    window = SlidingHandling("t", "t", 5)
     assert window.touched(ValueSet.between(10, 20)) == ValueSet.compare(">", 10).intersection(
         ValueSet.compare("<", 25)
     )

@@ -29,10 +29,10 @@ from pulse.runtime.predict.confirmation import newest_in, seen_table
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
-from pulse.runtime.predict.stages import Validating
+from pulse.runtime.predict.stages import ValidateStage
 from tests.runtime.accents.accented_jobs import files
 from tests.runtime.execution.asking import SECOND, START
 from tests.runtime.jobs.running_jobs import final, job_on, of_files, ran
@@ -176,7 +176,7 @@ def heard(
 
 def staged(predictor: Predictor, stream: Stream, *, inside: bool) -> dict[Any, Any]:
     """What holds after all batches, through the two stages of Spark; their state goes through bytes after every batch."""
-    first, second = Places(Validating(predictor, LATENESS, None)), Places(Solving(predictor, LATENESS))
+    first, second = Places(ValidateStage(predictor, LATENESS, None)), Places(SolveStage(predictor, LATENESS))
     parts = []
     for number, (table, lines) in enumerate(batches(stream, inside=inside)):
         came = parcels(predictor, {"S": table}, {"S": lines} if lines else {}, 3)

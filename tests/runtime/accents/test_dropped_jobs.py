@@ -23,11 +23,11 @@ from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spark_driver import runs_in_buckets
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
-from pulse.runtime.predict.stages import Predicting, Validating
+from pulse.runtime.predict.stages import SingleStage, ValidateStage
 from tests.runtime.accents.accented_jobs import files
 from tests.runtime.accents.test_dropped_attributes import END, KEYS, Stream, at_once, streams
 from tests.runtime.execution.asking import SECOND, START
@@ -396,9 +396,9 @@ def test_a_deletion_that_the_model_agrees_with_shortens_what_is_known_before_a_d
 def staged(predictor: Predictor, some: list[Batch]) -> dict[Any, Any]:
     """What holds after all batches have gone through the stages that the job has on Spark."""
     if runs_in_buckets(predictor):
-        stages = [Stage(Predicting(predictor, 0))]
+        stages = [Stage(SingleStage(predictor, 0))]
     else:
-        stages = [Stage(Validating(predictor, 0, None)), Stage(Solving(predictor, 0))]
+        stages = [Stage(ValidateStage(predictor, 0, None)), Stage(SolveStage(predictor, 0))]
     parts = []
     for number, (came_rows, lines) in enumerate(some):
         came = marked({"S": table_of(came_rows)}, "k")

@@ -12,16 +12,16 @@ from pulse.core.columns import Columns
 from pulse.language import parse
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.apply_changes import apply_changes
-from pulse.operators.units.apply_maps import Alter, Cease
+from pulse.operators.units.apply_maps import Alter, Presence
 from pulse.runtime.accents.output_units import restated_changes
-from pulse.runtime.accents.query_units import Restating
-from pulse.runtime.incremental.continuous_query import Standing
+from pulse.runtime.accents.query_units import OutputUnits
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
 from pulse.stream.descriptions.description import Description
 from pulse.stream.units.affine import Affine
 from pulse.stream.units.step_maps import Alteration, Steps
 
 SCHEMA = StreamSchema.of(key={"symbol": "string"}, time="t", modelled={"price": "linear", "size": "linear"})
-STANDING = Standing(
+STANDING = ContinuousQuery(
     parse("select symbol, price, size from S", {"S": SCHEMA}).bind({}), {"S": Columns.of(SCHEMA)}
 )
 KEYS = "ABC"
@@ -41,14 +41,14 @@ def results() -> Relation:
     return Relation.from_table(pa.Table.from_pylist(rows, schema=columns.segment_schema()), columns)
 
 
-def restating(alterations: list[tuple[str, int, str, Affine]]) -> Restating | None:
+def restating(alterations: list[tuple[str, int, str, Affine]]) -> OutputUnits | None:
     if not alterations:
         return None
     found: dict[str, list[Alteration]] = {}
     for name, at, where, map in alterations:
         found.setdefault(name, []).append(Alteration(at * SECOND, Description.parse(where), map))
     steps = {name: Steps.of(some, time="t") for name, some in found.items()}
-    return Restating(Alter(steps), Cease({}))
+    return OutputUnits(Alter(steps), Presence({}))
 
 
 def said(relation: Relation, kind: str) -> pa.Table:

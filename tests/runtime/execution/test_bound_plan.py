@@ -11,9 +11,9 @@ import pytest
 from pulse.core.expression import TRUE, Column, Comparison, Constant, Expression
 from pulse.plan.nodes import Grid, PlanError
 from pulse.runtime.execution import bound_plan as job_module
-from pulse.runtime.execution.bound_plan import Job, RateError, prepare
+from pulse.runtime.execution.bound_plan import BoundPlan, RateError, prepare
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from tests.runtime.execution.asking import COLLISION, FOLLOWING, MACD, local, prices, tracks
 
 
@@ -25,7 +25,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
 
 def prepared(
     models: dict[str, Model], text: str, *, tuples: bool = False, how: Any = None, **values: Any
-) -> Job:
+) -> BoundPlan:
     query = local().sql(text, streams=models, **values).query
     return prepare(
         query, {name: str(model.path) for name, model in models.items()}, tuples=tuples, **(how or {})
@@ -34,7 +34,7 @@ def prepared(
 
 def test_only_what_is_used_is_bound(models: dict[str, Model]) -> None:
     job = prepared(models, MACD, short=4, long=12)
-    assert job.paths == {"S": Stored(str(models["S"].path), version=1)}
+    assert job.paths == {"S": ModelRef(str(models["S"].path), version=1)}
     (fragment,) = job.fragments
     assert job.reading(fragment).attributes == ("price",)
     assert job.keys(fragment) == TRUE

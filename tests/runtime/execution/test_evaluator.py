@@ -12,8 +12,8 @@ from pulse.core.certainty import LIKELY
 from pulse.operators.output.sampling import sample, to_tuples
 from pulse.plan.nodes import Node, Scan, Window, walk
 from pulse.runtime.execution import evaluator
-from pulse.runtime.execution.bound_plan import Job, prepare
-from pulse.runtime.execution.evaluator import Evaluation, without_possible
+from pulse.runtime.execution.bound_plan import BoundPlan, prepare
+from pulse.runtime.execution.evaluator import FragmentEvaluation, without_possible
 from pulse.runtime.execution.fragment import evaluate_unit
 from pulse.store.model import Model
 from tests.runtime.execution.asking import MACD, local, prices, rows_of, ticks
@@ -46,13 +46,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return prices(tmp_path_factory.mktemp("evaluate") / "prices", data)
 
 
-def job_of(model: Model, name: str, *, possible: bool = False, tuples: bool = True) -> Job:
+def job_of(model: Model, name: str, *, possible: bool = False, tuples: bool = True) -> BoundPlan:
     text, parameters = QUERIES[name]
     answer = local().sql(text, streams={"S": model}, possible=possible, **parameters)
     return prepare(answer.query, {"S": str(model.path)}, tuples=tuples)
 
 
-def on_the_unit(job: Job) -> tuple[Evaluation, Any]:
+def on_the_unit(job: BoundPlan) -> tuple[FragmentEvaluation, Any]:
     (fragment,) = job.fragments
     (unit,) = job.units(fragment)
     return evaluate_unit(job, fragment, unit, None), fragment.root
@@ -123,7 +123,7 @@ def test_leaves_can_be_given_later(stored: Model) -> None:
     job = job_of(stored, "plain", tuples=False)
     evaluation, root = on_the_unit(job)
     (leaf,) = (node for node in walk(root) if isinstance(node, Scan))
-    later = Evaluation({})
+    later = FragmentEvaluation({})
     assert not later.has(leaf)
     later.give({leaf: evaluation.segments(leaf)})
     assert later.has(leaf)

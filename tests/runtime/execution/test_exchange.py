@@ -17,7 +17,7 @@ from pulse.core.columns import Columns
 from pulse.operators.data.relation import Relation
 from pulse.operators.relational.spatial_grid import ResolvedGrid, folded
 from pulse.plan.nodes import Across, Exchange, Grid, Scan
-from pulse.runtime.execution.exchange import Parcel, gathered, parcels
+from pulse.runtime.execution.exchange import ExchangeBatch, gathered, parcels
 from tests.strategies import EPOCH_US, relations
 
 STORED = Columns((("k", pa.string()), ("n", pa.int64())), ("x", "y"), (("u", pa.int64()),))
@@ -59,9 +59,9 @@ def test_what_is_packed_is_unpacked(relation, lineage, data):
     four = st.lists(st.integers(-(2**40), 2**40), min_size=4, max_size=4)
     drawn = data.draw(st.lists(four, min_size=relation.groups, max_size=relation.groups))
     for cells in (None, np.array(drawn, np.int64).reshape(-1, 4)):
-        packed = Parcel(-(2**40), 1, relation, cells).pack()
+        packed = ExchangeBatch(-(2**40), 1, relation, cells).pack()
         assert isinstance(packed, bytes)
-        back = Parcel.unpack(-(2**40), 1, pa.py_buffer(packed), relation.columns)
+        back = ExchangeBatch.unpack(-(2**40), 1, pa.py_buffer(packed), relation.columns)
         assert (back.place, back.arc) == (-(2**40), 1)
         assert back.relation.to_segments().equals(relation.to_segments())
         assert np.array_equal(back.relation.offsets, relation.offsets)
@@ -83,7 +83,7 @@ def test_what_is_packed_is_unpacked(relation, lineage, data):
 )
 def test_keys_of_any_type(type_, values):
     relation = keyed(values, type_)
-    back = Parcel.unpack(3, 0, Parcel(3, 0, relation).pack(), relation.columns)
+    back = ExchangeBatch.unpack(3, 0, ExchangeBatch(3, 0, relation).pack(), relation.columns)
     assert back.relation.keys[0].equals(relation.keys[0])
     assert len(place_of(relation, ("k",))) == len(values)
 
@@ -109,12 +109,12 @@ def test_a_parcel_is_as_large_as_what_is_in_it():
     ]
     batch = pa.RecordBatch.from_pylist(said, columns.segment_schema(lineage=True))
     whole = Relation.from_table(batch, columns)
-    one = len(Parcel(0, 0, whole.select_groups(np.array([7]))).pack())
+    one = len(ExchangeBatch(0, 0, whole.select_groups(np.array([7]))).pack())
     assert one < 3000
     packed = [len(p.pack()) for p in parcels(whole, Exchange(SCAN, ("k",)), 0, 64, None)]
     assert len(packed) == 64
     assert max(packed) < 4 * sum(packed) / 64
-    assert sum(packed) < 2 * len(Parcel(0, 0, whole).pack()) + 64 * one  # small ones compress less
+    assert sum(packed) < 2 * len(ExchangeBatch(0, 0, whole).pack()) + 64 * one  # small ones compress less
 
 
 # -- places -------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_on_a_grid_each_portion_comes_with_its_cells(relation):
         home = folded(parcel.cells[:, 0], parcel.cells[:, 2], grid.places) == parcel.place % grid.places
         own = parcel.relation.select_groups(np.flatnonzero(home))
         seconds += float((own.hi - own.lo).sum())
-        back = Parcel.unpack(parcel.place, 1, parcel.pack(), near.columns)
+        back = ExchangeBatch.unpack(parcel.place, 1, parcel.pack(), near.columns)
         assert np.array_equal(back.cells, parcel.cells)
     # Each time of each group once, at its home.
     assert seconds == pytest.approx(float((near.hi - near.lo).sum()))
@@ -195,7 +195,7 @@ def test_what_came_from_several_workers_is_one_group_a_key(relation, data):
         data.draw(st.lists(st.integers(0, 2), min_size=len(relation), max_size=len(relation))), int
     )
     by = Exchange(SCAN, ("k",))
-    received: dict[int, list[Parcel]] = {}
+    received: dict[int, list[ExchangeBatch]] = {}
     for i in (1, 2, 0):
         for parcel in parcels(relation.take(np.flatnonzero(part == i)), by, 0, 3, None):
             received.setdefault(parcel.place, []).append(parcel)
@@ -212,7 +212,7 @@ def test_what_came_from_several_workers_is_one_group_a_key(relation, data):
 @given(any_relation.filter(len))
 def test_partial_results_of_one_key_stay_apart(relation):
     partial = Across(SCAN, "max", "S.x", "top", ("S.k",), "partial")
-    parcel = Parcel(0, 0, relation)
+    parcel = ExchangeBatch(0, 0, relation)
     whole, _ = gathered([parcel, parcel], Exchange(partial, ("S.k",)))
     assert whole.groups == 2 * relation.groups
     whole_phase = replace(partial, phase="whole")
@@ -223,6 +223,6 @@ def test_cells_follow_their_groups():
     one, two = keyed(["a", "b"], pa.string()), keyed(["a"], pa.string())
     cells = np.arange(8).reshape(2, 4), np.arange(8, 12).reshape(1, 4)
     grid = Exchange(SCAN, Grid(None, None, 1, ()))
-    whole, touched = gathered([Parcel(0, 0, one, cells[0]), Parcel(0, 0, two, cells[1])], grid)
+    whole, touched = gathered([ExchangeBatch(0, 0, one, cells[0]), ExchangeBatch(0, 0, two, cells[1])], grid)
     assert whole.keys[0].to_pylist() == ["a", "b", "a"]
     assert touched.tolist() == np.arange(12).reshape(3, 4).tolist()

@@ -14,7 +14,7 @@ from pulse.core import SegmentBatch
 from pulse.datasets.registry import get_format
 from pulse.operators.fit.spec import FitSpec
 from pulse.runtime.fit import local_driver
-from pulse.runtime.fit.pipeline import FitOutcome, Origin, Place, make_model, read_counts, run_fit
+from pulse.runtime.fit.pipeline import FitOutcome, Provenance, Staging, make_model, read_counts, run_fit
 from pulse.runtime.fit.worker import PROGRESS, FileJob, FitJob
 from pulse.store.errors import StoreError
 from pulse.store.manifest import ASIDE, Source
@@ -108,9 +108,9 @@ def test_superseded_tuples_are_counted_over_appends(tmp_path: Path) -> None:
 
 
 def test_joints_that_miss_a_bound_are_counted(tmp_path: Path) -> None:
-    def run(place: Place) -> FitOutcome:
+    def run(place: Staging) -> FitOutcome:
         return FitOutcome((), {}, missed=2)
 
-    model = make_model(tmp_path / "model", SPEC, Origin((Source("s", 1, 1),)), run)
+    model = make_model(tmp_path / "model", SPEC, Provenance((Source("s", 1, 1),)), run)
     assert model.manifest.counts["missed"] == 2
     assert len(model.read()) == 0

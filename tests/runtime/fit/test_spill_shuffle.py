@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulse.runtime.fit import spill_shuffle
-from pulse.runtime.fit.spill_shuffle import FOLDER, Bins
+from pulse.runtime.fit.spill_shuffle import FOLDER, SpillShuffle
 from pulse.session import Session
 from pulse.store.model import Model
 from pulse.store.read_units import units
@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gathered(folder: Path, parts: list[pa.Table], keys: tuple[str, ...] = ("k",)) -> list[pa.Table]:
-    with Bins(folder, keys, len(parts)) as bins:
+    with SpillShuffle(folder, keys, len(parts)) as bins:
         for one in parts:
             bins.add(one)
             bins.end_unit()
@@ -78,7 +78,7 @@ def test_without_a_key_there_is_one_bin(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_fit_that_fails_leaves_no_bins(tmp_path: Path) -> None:
     def fail() -> None:
-        with Bins(tmp_path, ("k",), 2) as bins:
+        with SpillShuffle(tmp_path, ("k",), 2) as bins:
             bins.add(part(list("abcdefghij"), 0))
             bins.end_unit()
             assert (tmp_path / FOLDER).is_dir()

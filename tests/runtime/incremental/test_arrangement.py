@@ -14,8 +14,8 @@ from pulse.core.regions import Regions
 from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.runtime.incremental.arrangement import ConnectionPoint
-from pulse.runtime.incremental.arrangement_buffers import Coded
-from pulse.runtime.incremental.delta import Changed, Stretches
+from pulse.runtime.incremental.arrangement_buffers import DictEncoder
+from pulse.runtime.incremental.delta import Changed, KeyRanges
 from pulse.store.errors import HistoryGoneError
 from tests.runtime.incremental.revised_loads import SECOND, START, Load, applied, changed, loads, relation
 from tests.strategies import relations
@@ -59,7 +59,7 @@ def test_rows_are_read_whole_and_by_region() -> None:
     assert np.diff(found.offsets).tolist() == [2, 0, 1]
     assert found.models["x"][:, 0].tolist() == [2.0, 4.0, 18.0]
     counts = point.count(
-        Stretches(np.array([0, 1]), *(np.array([START * SECOND] * 2) + by for by in (0, SECOND)))
+        KeyRanges(np.array([0, 1]), *(np.array([START * SECOND] * 2) + by for by in (0, SECOND)))
     )
     assert counts.tolist() == [1, 1]
 
@@ -132,7 +132,7 @@ def test_a_stream_without_keys_has_one_history() -> None:
 
 
 def test_values_are_numbered_once() -> None:
-    coded = Coded(pa.string())
+    coded = DictEncoder(pa.string())
     first, second = coded.encode(pa.array(["a", None, "b"])), coded.encode(pa.array(["c", "a"]))
     assert (first.tolist(), second.tolist()) == ([0, -1, 1], [2, 0])
     assert coded.decode(np.array([2, -1, 0])).to_pylist() == ["c", None, "a"]

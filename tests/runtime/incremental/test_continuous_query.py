@@ -16,7 +16,7 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.diff import difference
 from pulse.plan.nodes import Mirror, walk
 from pulse.plan.optimise import optimise
-from pulse.runtime.incremental.continuous_query import Standing, StandingState
+from pulse.runtime.incremental.continuous_query import ContinuousQuery, ContinuousQueryState
 
 COLUMNS = Columns((("id", pa.int64()),), ("x", "y"))
 SECOND = 1_000_000
@@ -35,8 +35,8 @@ QUERIES = {
 }
 
 
-def standing(name: str) -> Standing:
-    return Standing(parse(QUERIES[name], {"S": COLUMNS}).bind({}), {"S": COLUMNS})
+def standing(name: str) -> ContinuousQuery:
+    return ContinuousQuery(parse(QUERIES[name], {"S": COLUMNS}).bind({}), {"S": COLUMNS})
 
 
 def updates(rows: list[tuple[int, int, int, list[float], list[float]]]) -> Relation:
@@ -81,8 +81,8 @@ def loads(draw: st.DrawFn) -> list[list[tuple[int, int, int, list[float], list[f
 
 
 def run(
-    query: Standing, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
-) -> StandingState:
+    query: ContinuousQuery, batches: list[list[tuple[int, int, int, list[float], list[float]]]]
+) -> ContinuousQueryState:
     state = query.start()
     for batch in batches:
         state, _ = query.update(state, {"S": updates(batch)})
@@ -125,7 +125,7 @@ def _count(
     row: dict[str, object],
     instants: np.ndarray,
     weight: int,
-    query: Standing | None = None,
+    query: ContinuousQuery | None = None,
 ) -> None:
     """Note at which instants a row speaks, by key."""
     from datetime import datetime

@@ -21,8 +21,8 @@ from pulse.plan.nodes import Across, Window, walk
 from pulse.plan.query import Query
 from pulse.runtime.incremental.arrangement import RevisionError
 from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.operators.window import PatchedArc
-from pulse.runtime.incremental.view import Revised, Reviser
+from pulse.runtime.incremental.operators.window import PatchedWindow
+from pulse.runtime.incremental.view import IncrementalView, ViewUpdate
 from pulse.store.errors import HistoryGoneError
 from tests.runtime.incremental.revised_loads import (
     QUERIES,
@@ -45,8 +45,8 @@ few = settings(max_examples=min(15, settings.default.max_examples if settings.de
 """Every query is a test of its own, and every example several runs from scratch."""
 
 
-def started(query: Query, rows: dict[str, list[Any]], **told: Any) -> Reviser:
-    reviser = Reviser(query, STREAMS, **told)
+def started(query: Query, rows: dict[str, list[Any]], **told: Any) -> IncrementalView:
+    reviser = IncrementalView(query, STREAMS, **told)
     reviser.start({stream: relation(some) for stream, some in rows.items()})
     return reviser
 
@@ -56,7 +56,7 @@ def from_scratch(query: Query, rows: dict[str, list[Any]]) -> dict[Any, Any]:
     return at_instants(pa.Table.from_batches([found.to_segments()]))
 
 
-def run(name: str, load: Load, mode: str, **told: Any) -> list[Revised]:
+def run(name: str, load: Load, mode: str, **told: Any) -> list[ViewUpdate]:
     query = query_of(name)
     rows = {stream: list(some) for stream, some in load.before.items()}
     reviser = started(query, rows, mode=mode, **told)
@@ -88,7 +88,7 @@ def test_patches_say_what_a_run_from_scratch_would(
     name: str, load: Load, mode: str, everywhere: bool
 ) -> None:
     """With results stored behind windows, or on every arc that leads up to an aggregate across keys."""
-    plan = Reviser(query_of(name), STREAMS).plan
+    plan = IncrementalView(query_of(name), STREAMS).plan
     nodes = [
         node for node in walk(plan) if node.inputs and not any(isinstance(one, Across) for one in walk(node))
     ]
@@ -141,7 +141,7 @@ def one(rows: list[Any], at: int, value: float, key: int = 0) -> Changed:
     return changed(rows, [(key, at, at + 1, [(key, at, at + 1, (value, 0.0), (0.0, 0.0))])])
 
 
-def flows(revised: Revised) -> dict[str, Any]:
+def flows(revised: ViewUpdate) -> dict[str, Any]:
     return {flow.operator.split()[0]: flow for flow in revised.report.operators}
 
 
@@ -215,7 +215,7 @@ def test_results_are_stored_where_that_pays_off() -> None:
     free, dear = Cost(0.0, 0.0), Cost(1e9, 1e9)
     patches, replays = Costs((dear,) * 3, (free,) * 3), Costs((free,) * 3, (dear,) * 3)
     reviser = started(query_of("window"), {"S": FLAT, "T": []}, costs=replays)
-    (arc,) = (one for one in reviser._arcs.values() if isinstance(one, PatchedArc))
+    (arc,) = (one for one in reviser._arcs.values() if isinstance(one, PatchedWindow))
     assert arc.point is None
     rows, found = FLAT, []
     steps = [(replays, 7.0), *((patches, 8.0 + i) for i in range(6)), (replays, 5.0)]
@@ -237,7 +237,7 @@ def test_results_are_stored_where_that_pays_off() -> None:
 
 def test_points_may_lie_on_any_arc() -> None:
     query = query_of("macd")
-    plan = Reviser(query, STREAMS).plan
+    plan = IncrementalView(query, STREAMS).plan
     for node in walk(plan):
         if node.inputs:
             reviser = started(query, {"S": FLAT, "T": []}, points=[node], mode="downstream")
@@ -265,15 +265,15 @@ def test_history_that_is_gone_is_an_error_that_leaves_all_as_it_was() -> None:
 
 def test_mistakes_are_told() -> None:
     with pytest.raises(ValueError, match="mode: expected one of adaptive, upstream, downstream, got 'best'"):
-        Reviser(query_of("window"), STREAMS, mode="best")
+        IncrementalView(query_of("window"), STREAMS, mode="best")
     with pytest.raises(ValueError, match="keep: expected microseconds, 'radius' or None"):
-        Reviser(query_of("window"), STREAMS, keep="all")
-    mean = Reviser(query_of("mean of a filter"), STREAMS).plan
+        IncrementalView(query_of("window"), STREAMS, keep="all")
+    mean = IncrementalView(query_of("mean of a filter"), STREAMS).plan
     with pytest.raises(
         ValueError, match="points: expected nodes whose results are known beside what changed, got"
     ):
-        Reviser(query_of("mean of a filter"), STREAMS, points=[mean])
-    idle = Reviser(query_of("window"), STREAMS)
+        IncrementalView(query_of("mean of a filter"), STREAMS, points=[mean])
+    idle = IncrementalView(query_of("window"), STREAMS)
     with pytest.raises(RevisionError, match="start it"):
         idle.revise({})
     with pytest.raises(RevisionError, match="stream 'T' is missing"):
@@ -314,7 +314,7 @@ def quotes(prices: dict[int, float]) -> Relation:
 def test_the_example_of_the_paper(mode: str) -> None:
     """Windows open at 1:40 and 2:00; IBM's price at 2:00 was 22, not 25: 80 becomes 77 and 62 becomes 59."""
     scan = parse("select symbol, sum(price) as s from Q[size 30 min advance 20 min]", {"Q": QUOTES}).bind({})
-    reviser = Reviser(scan, {"Q": QUOTES}, mode=mode)
+    reviser = IncrementalView(scan, {"Q": QUOTES}, mode=mode)
     prices = {100: 30.0, 110: 25.0, 120: 25.0, 130: 20.0, 145: 17.0, 170: 4.0}
     reviser.start({"Q": quotes(prices)})
     at = Regions((pa.array(["IBM"]),), np.array([120 * MINUTE]), np.array([120 * MINUTE + 1]))
@@ -347,7 +347,7 @@ def test_closing_times_alone_say_what_all_instants_say(what: str, mode: str, dat
     values = st.integers(0, 9).map(float)
     held = data.draw(st.dictionaries(st.integers(0, 40), values, min_size=1, max_size=25))
     told = [
-        Reviser(query, {"Q": QUOTES}, mode=one, every=every)
+        IncrementalView(query, {"Q": QUOTES}, mode=one, every=every)
         for one, every in (("upstream", None), (mode, query.rate))
     ]
     for reviser in told:
@@ -376,7 +376,7 @@ def at_seconds(prices: dict[int, float]) -> Relation:
 
 def test_one_result_is_touched_where_windows_follow_each_other() -> None:
     query = parse("select symbol, sum(price) as s from Q[size 100 advance 100]", {"Q": QUOTES}).bind({})
-    reviser = Reviser(query, {"Q": QUOTES}, mode="downstream", every=query.rate)
+    reviser = IncrementalView(query, {"Q": QUOTES}, mode="downstream", every=query.rate)
     prices = {t: float(t % 7) for t in range(1000)}
     reviser.start({"Q": at_seconds(prices)})
     at = Regions((pa.array(["IBM"]),), np.array([250 * SECOND]), np.array([250 * SECOND + 1]))
@@ -390,7 +390,7 @@ def test_one_result_is_touched_where_windows_follow_each_other() -> None:
 def test_small_changes_add_up_in_what_is_stored() -> None:
     """Each of the patches is too small to be told; the next that is not tells of them all."""
     query = parse("select symbol, sum(price) as s from Q[size 100 advance 100]", {"Q": QUOTES}).bind({})
-    reviser = Reviser(query, {"Q": QUOTES}, mode="downstream")
+    reviser = IncrementalView(query, {"Q": QUOTES}, mode="downstream")
     prices = dict.fromkeys(range(300), 1e6)
     reviser.start({"Q": at_seconds(prices)})
     at = Regions((pa.array(["IBM"]),), np.array([150 * SECOND]), np.array([150 * SECOND + 1]))
@@ -416,5 +416,5 @@ def test_pairs_that_are_near_beside_what_changed_are_found() -> None:
 
 
 def test_windows_of_the_plan_are_found() -> None:
-    plan = Reviser(query_of("macd"), STREAMS).plan
+    plan = IncrementalView(query_of("macd"), STREAMS).plan
     assert sum(isinstance(node, Window) for node in walk(plan)) == 2

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import pulse
 from pulse.runtime.execution import spark_driver
-from pulse.runtime.io.table_writer import OutputError, check, write_batches, write_frame
+from pulse.runtime.io.table_writer import ResultOutputError, check, write_batches, write_frame
 from pulse.store.model import Model
 from tests.runtime.execution.asking import local, prices, rows_of
 
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     else:
         tmp_path.chmod(0o500)
         out = tmp_path / "out.parquet"
-    with pytest.raises(OutputError, match="nothing can be written there"):
+    with pytest.raises(ResultOutputError, match="nothing can be written there"):
         write_batches([ROWS], SCHEMA, str(out))
 
 
@@ -97,10 +97,10 @@ def test_what_can_be_written(tmp_path: Path) -> None:
         ("folder.parquet", "it is a folder"),
         ("no/out.parquet", "there is no folder .*no; make it first"),
     ]:
-        with pytest.raises(OutputError, match=said):
+        with pytest.raises(ResultOutputError, match=said):
             check(str(tmp_path / name), overwrite=False)
     check(str(tmp_path / "there.parquet"), overwrite=True)
-    with pytest.raises(OutputError, match="it is a folder"):
+    with pytest.raises(ResultOutputError, match="it is a folder"):
         check(str(tmp_path / "folder.parquet"), overwrite=True)
 
 
@@ -108,9 +108,11 @@ def test_folders_are_sparks(tmp_path: Path, stored: Model) -> None:
     new = f"{tmp_path}/new/"
     check(new, overwrite=False)
     check("hdfs://there/new", overwrite=False)
-    with pytest.raises(OutputError, match="only Spark writes folders; name a file, or take --engine spark"):
+    with pytest.raises(
+        ResultOutputError, match="only Spark writes folders; name a file, or take --engine spark"
+    ):
         check(new, overwrite=False, folders=False)
-    with pytest.raises(OutputError, match="only Spark writes folders"):
+    with pytest.raises(ResultOutputError, match="only Spark writes folders"):
         local().sql(SAMPLED, streams={"S": stored}).write(new)
     assert left(tmp_path) == []
 
@@ -118,26 +120,28 @@ def test_folders_are_sparks(tmp_path: Path, stored: Model) -> None:
 def test_a_folder_that_holds_something_else_is_never_removed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.touch()
-    with pytest.raises(OutputError, match="it is a file"):
+    with pytest.raises(ResultOutputError, match="it is a file"):
         check(f"{out}/", overwrite=True)
     out.unlink()
     out.mkdir()
-    with pytest.raises(OutputError, match="it is there already"):
+    with pytest.raises(ResultOutputError, match="it is there already"):
         check(f"{out}/", overwrite=False)
     for own in ("_SUCCESS", "._SUCCESS.crc", "part-00000-abc.zstd.parquet", ".part-00000-abc.parquet.crc"):
         (out / own).touch()
     check(f"{out}/", overwrite=True)
     (out / "thesis.docx").touch()
-    with pytest.raises(OutputError, match=r"it holds thesis\.docx, which is no result"):
+    with pytest.raises(ResultOutputError, match=r"it holds thesis\.docx, which is no result"):
         check(f"{out}/", overwrite=True)
 
 
 def test_lists_do_not_fit_into_csv(tmp_path: Path, stored: Model) -> None:
     answer = local().sql(SAMPLED, streams={"S": stored}, lineage=True)
     out = str(tmp_path / "out.csv")
-    with pytest.raises(OutputError, match="CSV cannot hold price, lineage; write Parquet, or ask for tuples"):
+    with pytest.raises(
+        ResultOutputError, match="CSV cannot hold price, lineage; write Parquet, or ask for tuples"
+    ):
         answer.write(out, tuples=False)
-    with pytest.raises(OutputError, match="CSV cannot hold price; write Parquet"):
+    with pytest.raises(ResultOutputError, match="CSV cannot hold price; write Parquet"):
         write_batches([], local().sql(SAMPLED, streams={"S": stored}).segments().schema, out)
     assert left(tmp_path) == []
 
@@ -152,7 +156,7 @@ def test_an_answer_in_this_process(tmp_path: Path, stored: Model) -> None:
     assert pq.read_table(tmp_path / "out.parquet").equals(answer.tuples())
     assert rows == answer.tuples().num_rows
     assert told[-1][0] == told[-1][1] > 0
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(ResultOutputError, match="there already"):
         answer.write(str(tmp_path / "out.parquet"))
     answer.write(str(tmp_path / "out.parquet"), tuples=False, overwrite=True)
     assert pq.read_table(tmp_path / "out.parquet").equals(answer.segments())
@@ -186,7 +190,7 @@ def test_answers_of_spark(
     folder = f"{tmp_path}/folder/"
     assert answer.write(folder) is None
     assert rows_of(pq.read_table(folder)) == rows_of(table)
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(ResultOutputError, match="there already"):
         answer.write(folder)
     answer.write(folder, overwrite=True)
     assert rows_of(pq.read_table(folder)) == rows_of(table)
@@ -199,7 +203,7 @@ def test_answers_of_spark(
         raise AssertionError("work was begun")
 
     monkeypatch.setattr(spark_driver, "frame", never)
-    with pytest.raises(OutputError, match="CSV cannot hold price"):
+    with pytest.raises(ResultOutputError, match="CSV cannot hold price"):
         answer.write(str(tmp_path / "out.csv"), tuples=False)
     assert left(tmp_path) == ["folder", "out.parquet"]
 
@@ -231,7 +235,7 @@ def test_a_folder_appears_whole_or_the_old_one_stays(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_frame(_Frame(KeyboardInterrupt), f"{out}/", overwrite=True)
     assert left(out) == ["part-9.parquet"]
-    with pytest.raises(OutputError, match="meanwhile"):
+    with pytest.raises(ResultOutputError, match="meanwhile"):
         write_frame(_Frame(), f"{out}/")
     assert write_frame(_Frame(), f"{out}/", overwrite=True) is None
     assert (left(out), left(tmp_path / "new")) == (["part-0.parquet"], ["out"])

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from pulse.runtime.jobs.sinks import numbered
 from pulse.runtime.predict.ingest import LinePacker, Packer, unpacked_table
-from pulse.runtime.predict.pair_stages import Pairing, Scattering, spread_of
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES
-from pulse.runtime.predict.stages import Validating
+from pulse.runtime.predict.stages import ValidateStage
 
 
 def packed(
@@ -88,10 +88,13 @@ def staged(
     lateness, places = 10_000_000, 3
     spread = spread_of(predictor, places, cell)
     if spread is None:
-        first, second = Places(Validating(predictor, lateness, None)), Places(Solving(predictor, lateness))
+        first, second = (
+            Places(ValidateStage(predictor, lateness, None)),
+            Places(SolveStage(predictor, lateness)),
+        )
     else:
-        first = Places(Scattering(predictor, lateness, spread))
-        second = Places(Pairing(predictor, lateness, spread))
+        first = Places(RouteStage(predictor, lateness, spread))
+        second = Places(PairStage(predictor, lateness, spread))
     changes, rest = [], []
     for number, (tables, lines) in enumerate(batches):
         out = second.take(first.take(parcels(predictor, tables, lines, places))).to_dict("records")

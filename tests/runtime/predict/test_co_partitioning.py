@@ -9,7 +9,7 @@ import pytest
 from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
-from pulse.runtime.predict.co_partitioning import dealt_by
+from pulse.runtime.predict.co_partitioning import partition_keys
 from pulse.runtime.predict.spec import Predictor
 
 VENUE = {"venue": "string", "symbol": "string"}
@@ -60,4 +60,4 @@ def predictor(text: str, **keys: dict[str, str]) -> Predictor:
 def test_what_meets_lies_in_one_bucket(
     text: str, keys: dict[str, dict[str, str]], expected: dict[str, tuple[str, ...]] | None
 ) -> None:
-    assert dealt_by(predictor(text, **keys)) == expected
+    assert partition_keys(predictor(text, **keys)) == expected

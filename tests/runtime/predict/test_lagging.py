@@ -18,11 +18,11 @@ from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job, job_of
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.pair_stages import Pairing, Scattering, spread_of
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.stage_rows import CHANGES
-from pulse.runtime.predict.stages import Validating
+from pulse.runtime.predict.stages import ValidateStage
 from tests.runtime.predict.stages import Places, dealt
 
 SECOND = 1_000_000
@@ -163,12 +163,12 @@ def through_stages(job: Job) -> pa.Table:
     predictor = predictor_of(job)
     spread = spread_of(predictor, 3, 50.0)
     first = Places(
-        Validating(predictor, job.lateness, None)
+        ValidateStage(predictor, job.lateness, None)
         if spread is None
-        else Scattering(predictor, job.lateness, spread)
+        else RouteStage(predictor, job.lateness, spread)
     )
     second = Places(
-        Solving(predictor, job.lateness) if spread is None else Pairing(predictor, job.lateness, spread)
+        SolveStage(predictor, job.lateness) if spread is None else PairStage(predictor, job.lateness, spread)
     )
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     changes = []

@@ -19,12 +19,12 @@ from pulse.runtime.jobs.sources import batches, predictor_of
 from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict.ingest import unpacked_table
 from pulse.runtime.predict.local_driver import run_local
-from pulse.runtime.predict.pair_stages import Pairing, Scattering, spread_of
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.spark_driver import runs_in_buckets
 from pulse.runtime.predict.spatial_partitioning import coalesced
 from pulse.runtime.predict.stage_rows import CHANGES
-from pulse.runtime.predict.stages import Predicting, Validating
+from pulse.runtime.predict.stages import SingleStage, ValidateStage
 from pulse.validation.revisions.element_matching import PAIR, replacements
 from tests.runtime.jobs.running_jobs import (
     FIG_1,
@@ -139,14 +139,17 @@ def staged(job: Job, key: str, cell: float | None = None) -> pa.Table:
     predictor = predictor_of(job)
     spread = spread_of(predictor, job.buckets, cell)
     if runs_in_buckets(predictor):
-        stages = [Stage(Predicting(predictor, job.lateness))]
+        stages = [Stage(SingleStage(predictor, job.lateness))]
     elif spread is not None:
         stages = [
-            Stage(Scattering(predictor, job.lateness, spread)),
-            Stage(Pairing(predictor, job.lateness, spread)),
+            Stage(RouteStage(predictor, job.lateness, spread)),
+            Stage(PairStage(predictor, job.lateness, spread)),
         ]
     else:
-        stages = [Stage(Validating(predictor, job.lateness, None)), Stage(Solving(predictor, job.lateness))]
+        stages = [
+            Stage(ValidateStage(predictor, job.lateness, None)),
+            Stage(SolveStage(predictor, job.lateness)),
+        ]
     parts = []
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     for number, tables in enumerate(batches(job, schemas)):

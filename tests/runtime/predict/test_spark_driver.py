@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pulse.core.errors import PulseError
-from pulse.runtime.incremental.continuous_query import Standing
+from pulse.runtime.incremental.continuous_query import ContinuousQuery
 from pulse.runtime.jobs.checkpoint import CheckpointError, keep_fingerprint
 from pulse.runtime.jobs.sinks import KafkaSink, Silent, read_changes
 from pulse.runtime.jobs.sources import SourceError, predictor_of
@@ -114,7 +114,7 @@ def test_pairs_are_solved_in_the_places_of_a_second_stage(
     assert not runs_in_buckets(predictor_of(job))
     places: list[int] = []
 
-    def counted(parts: list[tuple[pa.Table, int]], standing: Standing) -> list[tuple[pa.Table, int]]:
+    def counted(parts: list[tuple[pa.Table, int]], standing: ContinuousQuery) -> list[tuple[pa.Table, int]]:
         places.append(len(parts))
         return coalesced(parts, standing)
 

@@ -17,8 +17,8 @@ from pulse.runtime.jobs.sources import newest, predictor_of
 from pulse.runtime.jobs.toml import Job, JobError
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.ingest import unpacked_table
-from pulse.runtime.predict.pair_stages import Pairing, Scattering, spread_of
-from pulse.runtime.predict.spatial_partitioning import Spread, coalesced
+from pulse.runtime.predict.pair_stages import PairStage, RouteStage, spread_of
+from pulse.runtime.predict.spatial_partitioning import SpatialPartitioning, coalesced
 from pulse.runtime.predict.spec import Predictor
 from pulse.runtime.predict.stage_rows import CHANGES, UPDATES
 from tests.runtime.jobs.running_jobs import FIG_1, NEAR, arrive, final, object_job, tick_job, ticks
@@ -81,8 +81,8 @@ class Ways:
         spread = spread_of(self.predictor, places, cell)
         assert spread is not None
         self.job, self.spread = job, spread
-        self.first = Places(Scattering(self.predictor, job.lateness, spread))
-        self.second = Places(Pairing(self.predictor, job.lateness, spread))
+        self.first = Places(RouteStage(self.predictor, job.lateness, spread))
+        self.second = Places(PairStage(self.predictor, job.lateness, spread))
         self.one = Prediction(self.predictor)
         self.found: list[pa.Table] = []
         self.expected: list[pa.Table] = []
@@ -216,7 +216,7 @@ def test_plans_that_stay_in_one_place(tmp_path: Path) -> None:
 def test_the_cell_of_a_job(tmp_path: Path) -> None:
     job = job_for(tmp_path, NEAR)
     standing = predictor_of(job).standing
-    by_reach, stated = Spread.of(standing, 4), Spread.of(standing, 4, 7.0)
+    by_reach, stated = SpatialPartitioning.of(standing, 4), SpatialPartitioning.of(standing, 4, 7.0)
     assert by_reach is not None
     assert stated is not None
     assert (by_reach.cell, stated.cell) == (800.0, 7.0)

@@ -15,9 +15,9 @@ from pulse.runtime.jobs.toml import Job
 from pulse.runtime.predict import stage_rows, stages, state_schema
 from pulse.runtime.predict.batch_store import keep, kept_before
 from pulse.runtime.predict.ingest import unpacked_table
-from pulse.runtime.predict.solve_stage import Solving
+from pulse.runtime.predict.solve_stage import SolveStage
 from pulse.runtime.predict.stage_rows import ASIDE, BOUNDS, CHANGES
-from pulse.runtime.predict.stages import Predicting, Validating
+from pulse.runtime.predict.stages import SingleStage, ValidateStage
 from tests.runtime.jobs.running_jobs import (
     FIG_1,
     FILTER,
@@ -38,11 +38,11 @@ def staged(job: Job, key: str, monkeypatch: pytest.MonkeyPatch, folder: Path | N
     predictor = predictor_of(job)
     two = job.query not in (FILTER, MACD)
     first = Places(
-        Validating(predictor, job.lateness, None if folder is None else str(folder))
+        ValidateStage(predictor, job.lateness, None if folder is None else str(folder))
         if two
-        else Predicting(predictor, job.lateness)
+        else SingleStage(predictor, job.lateness)
     )
-    second = Places(Solving(predictor, job.lateness))
+    second = Places(SolveStage(predictor, job.lateness))
     parts = []
     schemas = {name: spec.schema for name, spec in predictor.specs.items()}
     for batch, tables in enumerate(batches(job, schemas)):
@@ -112,4 +112,4 @@ def test_tuples_set_aside_pass_through_the_second_stage(tmp_path: Path) -> None:
     objects(tmp_path / "in", 1)
     predictor = predictor_of(object_job(tmp_path, NEAR, "O"))
     passing = stage_rows.row(3, ASIDE, stream="O", payload=b"kept")
-    assert Solving(predictor, 0).work(3, None, iter([pd.DataFrame([passing])])) == (None, [passing])
+    assert SolveStage(predictor, 0).work(3, None, iter([pd.DataFrame([passing])])) == (None, [passing])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pulse.core.arrays import IntArray
-from pulse.core.encoding.codec import EncodingError
+from pulse.core.encoding.codec import StateEncodingError
 from pulse.core.encoding.types import form_of
 from pulse.runtime.predict import state_schema as forms
 from pulse.runtime.predict.state_codec import (
@@ -62,7 +62,7 @@ def test_a_pickle_is_refused_and_not_run(name: str, version: int, tmp_path: Path
     file = tmp_path / "made"
     pickle.loads(pickle.dumps(Touching(tmp_path / "would")))  # it is one that acts
     assert (tmp_path / "would").is_dir()
-    with pytest.raises(EncodingError, match="new checkpoint"):
+    with pytest.raises(StateEncodingError, match="new checkpoint"):
         unpack_state(form, as_state(pickle.dumps(Touching(file)), version=version))
     assert not file.exists()
 
@@ -77,10 +77,10 @@ def test_what_does_not_unpack_is_refused() -> None:
 
 def test_state_of_another_kind_or_layout_is_refused_by_name() -> None:
     kept = pack_state(FORM, {"a": np.arange(3)})
-    with pytest.raises(EncodingError, match="expected state of kind 'bounds', got 'arrays'"):
+    with pytest.raises(StateEncodingError, match="expected state of kind 'bounds', got 'arrays'"):
         unpack_state(forms.BOUNDS, kept)
     other = form_of("arrays", dict[str, list[int]], ())
     with pytest.raises(
-        EncodingError, match=r"kept by another version of pulse, .* start the job on a new checkpoint"
+        StateEncodingError, match=r"kept by another version of pulse, .* start the job on a new checkpoint"
     ):
         unpack_state(other, kept)

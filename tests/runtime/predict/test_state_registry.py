@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.core.encoding.codec import EncodingError, decode, encode
+from pulse.core.encoding.codec import StateEncodingError, decode, encode
 from pulse.core.encoding.types import form_of
 from pulse.operators.data.relation import Relation
-from pulse.runtime.accents.follower import Follower, KeptAccents
+from pulse.runtime.accents.follower import AccentSnapshot, Follower
 from pulse.runtime.predict.engine import Prediction
 from pulse.runtime.predict.state_registry import REGISTRY
 from pulse.runtime.predict.state_schema import KeptPrediction
@@ -53,7 +53,7 @@ def test_names_and_classes_are_registered_once() -> None:
         (History, KeptHistory, {"spec", "retention"}),
         (TupleLog, KeptLog, {"schema", "columns", "shelf"}),
         (Chunk, KeptChunk, {"schema"}),
-        (Follower, KeptAccents, {"predictor", "restating"}),  # which follows from what came through
+        (Follower, AccentSnapshot, {"predictor", "restating"}),  # which follows from what came through
     ],
 )
 def test_nothing_that_is_known_is_left_out(live: type, kept: Any, known_otherwise: set[str]) -> None:
@@ -99,6 +99,6 @@ def test_arrays_that_do_not_fit_together_are_refused(good: Relation) -> None:
             continue
         try:
             decode(form, encode(form, [wrong]))
-        except EncodingError:
+        except StateEncodingError:
             continue
         raise AssertionError(f"relation {at} was not refused")

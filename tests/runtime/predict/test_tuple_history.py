@@ -18,7 +18,7 @@ from pulse.core import StreamSchema
 from pulse.language import parse
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import within
+from pulse.operators.relational.spatial_grid import clip
 from pulse.runtime.jobs.sinks import read_changes
 from pulse.runtime.jobs.toml import JobError, job_of, read_job
 from pulse.runtime.predict.engine import Prediction
@@ -122,7 +122,7 @@ def test_what_is_held_is_revised_however_much_was_forgotten(
     other = from_scratch(name, way, corrected(lines))
     assert p.now is not None
     since = p.now - int(span * SECOND)
-    mine, theirs = (within(results_of(one, name), since, 1 << 60) for one in (p, other))
+    mine, theirs = (clip(results_of(one, name), since, 1 << 60) for one in (p, other))
     assert difference(mine, theirs).table.to_pylist() == []
 
 

@@ -15,7 +15,7 @@ import pytest
 import pulse
 from pulse.core.errors import SessionError
 from pulse.datasets.recorded import Recorded
-from pulse.runtime.revise.inputs import Given, revisions_from
+from pulse.runtime.revise.inputs import RevisionInput, revisions_from
 from pulse.store.model import Model
 from pulse.stream.revisions import Revisions
 
@@ -72,7 +72,7 @@ FORMS: list[Callable[[Path], Any]] = [
 ]
 
 
-def check(given: Given) -> None:
+def check(given: RevisionInput) -> None:
     assert given.aside is not None
     assert given.revisions.table.column("kind").to_pylist() == ["-U", "+U", "-D", "+I"]
     assert given.revisions.table.column("price").to_pylist() == [10.0, 11.0, 30.0, 40.0]

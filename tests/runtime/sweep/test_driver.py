@@ -20,7 +20,7 @@ from pulse.runtime.execution.bound_plan import prepare
 from pulse.runtime.sweep import batched_variants
 from pulse.runtime.sweep import driver as sweep_module
 from pulse.runtime.sweep import variants as sweep_variants
-from pulse.runtime.sweep.driver import Grid, SweepError
+from pulse.runtime.sweep.driver import ParameterGrid, SweepError
 from pulse.store.model import Model
 from tests.runtime.execution import asking
 from tests.runtime.execution.asking import COLLISION, MACD, prices, rows_of, tracks
@@ -328,13 +328,13 @@ def test_sizes_are_all_that_is_planned_once(
 
 
 def test_grids() -> None:
-    grid = Grid.of({"a": range(2), "b": np.array([1.5, 2.5]), "c": "10 s"})
+    grid = ParameterGrid.of({"a": range(2), "b": np.array([1.5, 2.5]), "c": "10 s"})
     assert list(grid) == [{"a": a, "b": b, "c": "10 s"} for a in (0, 1) for b in (1.5, 2.5)]
     assert (len(grid), grid.names) == (4, ("a", "b", "c"))
     assert grid.types == {"a": pa.int64(), "b": pa.float64(), "c": pa.string()}
-    assert Grid.of({"x": [1, 2.5]}).types == {"x": pa.float64()}
-    assert [type(one["b"]) for one in Grid.of({"b": np.arange(1)})] == [int]
-    assert list(Grid.of({})) == [{}]
+    assert ParameterGrid.of({"x": [1, 2.5]}).types == {"x": pa.float64()}
+    assert [type(one["b"]) for one in ParameterGrid.of({"b": np.arange(1)})] == [int]
+    assert list(ParameterGrid.of({})) == [{}]
 
 
 @pytest.mark.parametrize(

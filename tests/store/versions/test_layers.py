@@ -15,7 +15,7 @@ from pulse.core import SegmentBatch
 from pulse.store.errors import HistoryGoneError, VersionGoneError
 from pulse.store.manifest import Manifest
 from pulse.store.model import Model
-from pulse.store.model_ref import Stored
+from pulse.store.model_ref import ModelRef
 from pulse.store.read_units import read_unit, units
 from pulse.store.versions.compact import compact
 from pulse.store.versions.layers import Round, fold
@@ -206,7 +206,7 @@ def test_rounds_become_one_layer(tmp_path: Path) -> None:
 
 def test_which_model_survives_pickling_and_can_be_pinned(tmp_path: Path) -> None:
     model = fitted(tmp_path / "m", "a", 2)
-    stored = Stored.of(model)
-    assert stored == Stored.of(tmp_path / "m") == Stored.of(stored)
-    assert pickle.loads(pickle.dumps(stored.pinned())) == Stored(str(tmp_path / "m"), version=1)
+    stored = ModelRef.of(model)
+    assert stored == ModelRef.of(tmp_path / "m") == ModelRef.of(stored)
+    assert pickle.loads(pickle.dumps(stored.pinned())) == ModelRef(str(tmp_path / "m"), version=1)
     assert stored.pinned().open().manifest == Manifest.read(tmp_path / "m")

@@ -15,7 +15,7 @@ from pulse.operators.data.relation import Relation
 from pulse.plan.nodes import Across, Filter, Node, Project, Scan, Window, scans
 from pulse.plan.query import Query
 from pulse.plan.required_fit import Fit
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.validation.inversion.bounds_for_query import NoBoundError, for_query
 from tests.validation.streams import SECOND, Stream, evaluation, scan, streams
 
@@ -97,6 +97,6 @@ def test_a_fit_that_keeps_what_was_asked_answers_within_the_bound(
             f"S.{name}": np.full(len(relation), found[name].error if name in found else 0.0) for name in "xy"
         }
         leaves[leaf] = replace(relation, err=err)
-    result = Evaluation(leaves).segments(plan)  # type: ignore[arg-type]
+    result = FragmentEvaluation(leaves).segments(plan)  # type: ignore[arg-type]
     (name,) = plan.columns.modelled
     assert result.err[name].max() <= bound * (1 + 1e-9)

@@ -28,7 +28,7 @@ from pulse.core.expression import (
     Or,
 )
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import Filter
+from pulse.operators.relational.filter import FilterOperator
 from pulse.validation.inversion.slack import margins, shares_of_margin, slack
 from pulse.validation.inversion.split_heuristics import Split, equi, get
 from tests.plan.interpreting import value
@@ -182,7 +182,7 @@ def test_within_its_share_of_the_slack_nothing_comes_of_nothing(
 @given(streams(keys="ab", degree=2, levels=(-20, 20)), predicates)
 def test_there_is_slack_exactly_where_there_is_no_result(one: Stream, predicate: Expression) -> None:
     relation = one.relation()
-    kept = Filter(predicate).segments(
+    kept = FilterOperator(predicate).segments(
         replace(relation, unmodelled={"n": pa.array(np.arange(len(relation)))}, columns=with_n(relation))
     )
     some = set(kept.unmodelled["n"].to_pylist())

@@ -17,7 +17,7 @@ from pulse.kernels.validate.validate import FIRST, VIOLATED
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.validation.inversion.allotment import Allotment
 from pulse.validation.online.tighten import loose, restate
-from pulse.validation.online.validator import Counts, Pushed, Validator
+from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
 from tests.validation.online.test_validator import (
     EPOCH,
     SECOND,
@@ -50,7 +50,7 @@ def test_the_truth_stays_within_what_is_restated(
         made = restate(mine, loose(mine))
         assert not len(loose(mine))
         assert all((values <= bound).all() for values in made.err.values())
-        pushes.append(Pushed(made, np.zeros(len(made), np.int64), Counts(), None))
+        pushes.append(Pushed(made, np.zeros(len(made), np.int64), ValidationCounts(), None))
         pushes.append(mine.push(table.slice(begin, end - begin)))
         assert_contract(spec, table.slice(0, end), pushes)
         mine = pickle.loads(pickle.dumps(mine))

@@ -21,7 +21,7 @@ from pulse.kernels.validate.validate import CHANGED, EXPIRED, EXTENDED, FIRST, R
 from pulse.operators.data.relation import Relation
 from pulse.operators.fit.predictive_spec import PredictSpec, PredictSpecError
 from pulse.validation.inversion.allotment import Allotment
-from pulse.validation.online.validator import Counts, Pushed, Validator
+from pulse.validation.online.validator import Pushed, ValidationCounts, Validator
 from tests import naive
 from tests.strategies import TupleStream, tuple_streams
 
@@ -257,7 +257,7 @@ def test_batches_make_no_difference(case) -> None:
         for c, p in (([0, table.num_rows], False), (cuts, True), (every, False))
     ]
     (whole, first), *others = runs
-    total = Counts()
+    total = ValidationCounts()
     for pushed in whole:
         total.add(pushed.counts)
     assert total.tuples == table.num_rows
@@ -274,7 +274,7 @@ def test_batches_make_no_difference(case) -> None:
     )
     for pushes, mine in others:
         assert ruling(pushes) == ruling(whole)
-        again = Counts()
+        again = ValidationCounts()
         for pushed in pushes:
             again.add(pushed.counts)
         assert again == total
@@ -319,7 +319,7 @@ def test_updates_are_sorted_by_key_and_cut() -> None:
         (SECOND, 2 * SECOND),
         (2 * SECOND, 102 * SECOND),
     ]
-    assert pushed.counts == Counts(tuples=5, validated=2, first=2, violated=1, repaired=1)
+    assert pushed.counts == ValidationCounts(tuples=5, validated=2, first=2, violated=1, repaired=1)
     assert pushed.aside is None
 
 
@@ -328,10 +328,10 @@ def test_expiry() -> None:
     pushed = mine.push(tuples([0, 5, 10, 30], [1, 1, 1, 1]))
     assert pushed.kinds.tolist() == [FIRST, EXTENDED, EXTENDED, EXTENDED]
     assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(pushed.updates)["a"]] == [0, 10, 15, 20]
-    assert pushed.counts == Counts(tuples=4, first=1, extended=3)
+    assert pushed.counts == ValidationCounts(tuples=4, first=1, extended=3)
     pushed = mine.push(tuples([50], [7]))
     assert pushed.kinds.tolist() == [REPAIR, EXPIRED]
-    assert pushed.counts == Counts(tuples=1, expired=1, repaired=1)
+    assert pushed.counts == ValidationCounts(tuples=1, expired=1, repaired=1)
     assert [(b - EPOCH) // SECOND for b, _, _ in rows_of(pushed.updates)["a"]] == [40, 50]
 
 
@@ -365,11 +365,11 @@ def test_poison_never_stops_the_stream() -> None:
         k=["a", "a", "a", "a", "a", None, "a"],
     )
     pushed = mine.push(table)
-    assert pushed.counts == Counts(tuples=7, validated=2, first=1, not_finite=2, misplaced=2)
+    assert pushed.counts == ValidationCounts(tuples=7, validated=2, first=1, not_finite=2, misplaced=2)
     assert pushed.aside.column("reason").to_pylist() == ["no key", "no time", "not finite", "not finite"]
     late = mine.push(tuples([4], [1]))
     assert late.aside.column("reason").to_pylist() == ["late"]
-    assert late.counts == Counts(tuples=1, late=1)
+    assert late.counts == ValidationCounts(tuples=1, late=1)
     assert mine.push(tuples([6], [9])).counts.violated == 1
 
 
@@ -385,7 +385,7 @@ def test_a_time_beyond_all_reason_is_set_aside(type_: pa.DataType) -> None:
     if type_ == pa.date32():
         table = table.set_column(1, "t", pa.array([1, far, -far], width).view(type_))
     pushed = validator().push(table)
-    assert pushed.counts == Counts(tuples=3, first=1, misplaced=2)
+    assert pushed.counts == ValidationCounts(tuples=3, first=1, misplaced=2)
     assert pushed.aside.column("reason").to_pylist() == ["time out of range"] * 2
 
 
@@ -407,7 +407,7 @@ def test_whole_numbers_dictionaries_and_batches() -> None:
     mine = validator()
     pushed = mine.push(table.combine_chunks().to_batches()[0])
     assert list(mine.state.ids) == [("b",), ("a",)]
-    assert pushed.counts == Counts(tuples=3, first=1, violated=1, not_finite=1)
+    assert pushed.counts == ValidationCounts(tuples=3, first=1, violated=1, not_finite=1)
     assert pushed.updates.models["x"].tolist() == [[7.0]]  # both at one microsecond
 
 
@@ -448,7 +448,7 @@ def test_what_is_allotted_replaces_the_streams_own() -> None:
     mine.push(tuples([0, 0], [5, 5], k=["a", "b"]))
     mine.allot(Allotment("S", (pa.array(["a"]),), {"x": np.array([0.25])}, {"x": 3.0}))
     pushed = mine.push(tuples([1, 1, 1], [5.5, 5.5, 0], k=["a", "b", "c"]))
-    assert pushed.counts == Counts(tuples=3, validated=1, first=1, violated=1)
+    assert pushed.counts == ValidationCounts(tuples=3, validated=1, first=1, violated=1)
     assert pushed.updates.err["x"].tolist() == [0.25, 3.0]
     # b's model states 1, so 3 has to wait for its next one.
     pushed = mine.push(tuples([2, 3, 4], [6.5, 9, 9.6], k=["b", "b", "b"]))
@@ -463,7 +463,7 @@ def test_the_tighter_holds() -> None:
     pushed = mine.push(tuples([0, 0], [100, 100], k=["a", "b"]))
     assert pushed.updates.err["x"].tolist() == [0.5, 0.75]
     mine.tighten(Allotment("S", (pa.array(["b"]),), {"x": np.array([0.125])}, {"x": 9.0}))
-    assert mine.push(tuples([1, 1], [100.4, 100.4], k=["a", "b"])).counts == Counts(
+    assert mine.push(tuples([1, 1], [100.4, 100.4], k=["a", "b"])).counts == ValidationCounts(
         tuples=2, validated=1, violated=1
     )
     mine.allot(Allotment("S", (pa.array(["a"]),), {"x": np.array([2.0])}, {}))

@@ -17,12 +17,12 @@ from pulse.core import StreamSchema
 from pulse.core.errors import UnknownColumnError
 from pulse.core.expression import Arithmetic, Column, Elapsed
 from pulse.operators.data.relation import Relation
-from pulse.operators.data.updates import settled
+from pulse.operators.data.updates import apply_updates
 from pulse.operators.fit.predictive_spec import PredictSpec
 from pulse.operators.output.diff import difference
-from pulse.operators.relational.spatial_grid import within
+from pulse.operators.relational.spatial_grid import clip
 from pulse.validation.online.validator import Validator
-from pulse.validation.revisions.history import History, Retention, Taken
+from pulse.validation.revisions.history import AcceptedTuples, History, Retention
 from pulse.validation.revisions.replay import replaced
 from tests.validation.revised_streams import (
     LINES,
@@ -60,13 +60,13 @@ class Run:
         self.aside: list[str] = []
         self.revisions = self.absorbed = 0
 
-    def push(self, lines: list[Line], advance: float | None = None) -> Taken:
+    def push(self, lines: list[Line], advance: float | None = None) -> AcceptedTuples:
         schema = self.history.schema
         taken = self.history.push(self.validator, table(lines, schema))
         if taken.revised is not None:
             one = taken.revised
             self.downstream = replaced(self.downstream, one.keys, one.start, one.segments)
-        self.downstream, _ = settled(self.downstream, taken.updates)
+        self.downstream, _ = apply_updates(self.downstream, taken.updates)
         self.revisions += taken.revisions
         self.absorbed += taken.absorbed
         if taken.aside is not None:
@@ -79,11 +79,11 @@ class Run:
 def from_scratch(way: PredictSpec, rows: list[Row]) -> Relation:
     validator = Validator(way)
     pushed = validator.push(table([Line("+I", row) for row in rows], way.schema, None))
-    return settled(Relation.empty(pushed.updates.columns), pushed.updates)[0]
+    return apply_updates(Relation.empty(pushed.updates.columns), pushed.updates)[0]
 
 
 def same(a: Relation, b: Relation, since: int = -FAR) -> bool:
-    found = difference(within(a, since, FAR), within(b, since, FAR)).table
+    found = difference(clip(a, since, FAR), clip(b, since, FAR)).table
     return found.num_rows == 0
 
 

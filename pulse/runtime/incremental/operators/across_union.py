@@ -17,14 +17,22 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.errors import OverlappingInputsError
 from pulse.plan.nodes import Across
 from pulse.runtime.execution.evaluator import across_operator
-from pulse.runtime.incremental.delta import GRACE, Content, Delta, Stretches, changed_rows, extents, spelled
-from pulse.runtime.incremental.operators.base import STATELESS, UPSTREAM, Arc
+from pulse.runtime.incremental.delta import (
+    GRACE,
+    BeforeAfter,
+    Delta,
+    KeyRanges,
+    changed_rows,
+    concat_ranges,
+    extents,
+)
+from pulse.runtime.incremental.operators.base import STATELESS, UPSTREAM, IncrementalOperator
 
 STRETCH = "#stretch"
 """A key column that keeps stretches, and old and new, apart while groups are made anew."""
 
 
-class _Coded(Arc):
+class _Coded(IncrementalOperator):
     """An arc whose keys are made of its inputs' keys: codes go by value, in the order in which they are met."""
 
     def __init__(self, *told: Any) -> None:
@@ -68,7 +76,7 @@ class _Coded(Arc):
         rows = zip(*(column.to_pylist() for column in keys), strict=True) if keys else [()] * n
         return np.array([self._code[row] for row in rows], np.int64)
 
-    def estimate(self, stretches: Stretches) -> IntArray:
+    def estimate(self, stretches: KeyRanges) -> IntArray:
         if self.point is not None:
             return super().estimate(stretches)
         total = np.zeros(len(stretches), np.int64)
@@ -77,18 +85,18 @@ class _Coded(Arc):
             np.add.at(total, of, arc.estimate(asked))
         return 2 * total
 
-    def _asked(self, side: int, stretches: Stretches) -> tuple[Stretches, IntArray]:
+    def _asked(self, side: int, stretches: KeyRanges) -> tuple[KeyRanges, IntArray]:
         """The stretches of an input's keys that those of own ones are made of, and which each is for."""
         codes = self.inputs[side].codes()
         own = self.own(side)[codes]
         order = np.argsort(own, kind="stable")
         codes, own = codes[order], own[order]
         first, last = np.searchsorted(own, stretches.code), np.searchsorted(own, stretches.code, "right")
-        at, offsets = spelled(np.stack([first, last], axis=1))
+        at, offsets = concat_ranges(np.stack([first, last], axis=1))
         of = np.repeat(np.arange(len(stretches)), np.diff(offsets))
-        return Stretches(codes[at], stretches.start[of], stretches.end[of]), of
+        return KeyRanges(codes[at], stretches.start[of], stretches.end[of]), of
 
-    def _affected(self) -> Stretches:
+    def _affected(self) -> KeyRanges:
         """The stretches in which an input changed, under the own codes."""
         parts = []
         for side, arc in enumerate(self.inputs):
@@ -97,7 +105,7 @@ class _Coded(Arc):
         code, start, end = (
             np.concatenate([getattr(one, name) for one in parts]) for name in ("code", "start", "end")
         )
-        return Stretches(code, start, end).merged()
+        return KeyRanges(code, start, end).merged()
 
     def _changed(self, mode: str) -> Delta:
         revised = sum(len(arc.delta) for arc in self.inputs if arc.delta is not None)
@@ -111,13 +119,13 @@ class _Coded(Arc):
         return changed_rows(made)
 
 
-class UnionArc(_Coded):
+class IncrementalUnion(_Coded):
     """The rows of all inputs. Its drift is not known: each input counts it from a start of its own."""
 
     def change(self) -> Delta:
         return self._changed(STATELESS)
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         n = len(stretches)
         relations: list[Relation] = []
         before: list[IntArray] = []
@@ -129,7 +137,7 @@ class UnionArc(_Coded):
             theirs[own] = np.arange(len(own))
             code = theirs[stretches.code]
             some = np.flatnonzero(code >= 0)
-            mine = arc.content(Stretches(code[some], stretches.start[some], stretches.end[some]))
+            mine = arc.content(KeyRanges(code[some], stretches.start[some], stretches.end[some]))
             relations.append(mine.relation)
             for into, groups in ((before, mine.before), (after, mine.after)):
                 into.append(np.stack([some, groups + shift], axis=1))
@@ -145,15 +153,15 @@ class UnionArc(_Coded):
         later = later[revised[later[:, 0]]]
         later[:, 0] = place[later[:, 0]]
         made = self._put_together(whole, np.concatenate([*before, later]), n + len(again), stretches, again)
-        return Content(stretches, made, np.arange(n), place)
+        return BeforeAfter(stretches, made, np.arange(n), place)
 
     def _put_together(
-        self, whole: Relation, groups: IntArray, n: int, stretches: Stretches, again: IntArray
+        self, whole: Relation, groups: IntArray, n: int, stretches: KeyRanges, again: IntArray
     ) -> Relation:
         """Groups ``groups[:, 1]`` as those of ``groups[:, 0]``, rows by time."""
         groups = groups[np.argsort(groups[:, 0], kind="stable")]
         old = whole.offsets
-        rows, _ = spelled(np.stack([old[groups[:, 1]], old[groups[:, 1] + 1]], axis=1))
+        rows, _ = concat_ranges(np.stack([old[groups[:, 1]], old[groups[:, 1] + 1]], axis=1))
         rank = np.repeat(groups[:, 0], old[groups[:, 1] + 1] - old[groups[:, 1]])
         order = time_order(Ranges(rank, whole.ref[rows], whole.lo[rows], whole.hi[rows]))
         rows = rows if order is None else rows[order]
@@ -169,7 +177,7 @@ class UnionArc(_Coded):
         return replace(made, drift={})
 
 
-class AcrossArc(_Coded):
+class IncrementalAcross(_Coded):
     """An aggregate across the keys of a group: all of them are needed where one changed."""
 
     node: Across
@@ -184,7 +192,7 @@ class AcrossArc(_Coded):
     def change(self) -> Delta:
         return self._changed(UPSTREAM)
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         found, of = self._members(stretches)
         if self.node.function in ("min", "max") and len(found.relation):
             # A row of an envelope is known whole when all is known in the time of the rows that it may be a part of.
@@ -195,7 +203,7 @@ class AcrossArc(_Coded):
                 some = np.flatnonzero(stop > begin)
                 np.minimum.at(start, of[some], first[begin[some]])
                 np.maximum.at(end, of[some], last[stop[some] - 1])
-            stretches = Stretches(stretches.code, start, end).widened(GRACE, GRACE).merged()
+            stretches = KeyRanges(stretches.code, start, end).widened(GRACE, GRACE).merged()
             found, of = self._members(stretches)
         n = len(stretches)
         changed = np.zeros(n, bool)
@@ -206,11 +214,11 @@ class AcrossArc(_Coded):
         later = np.flatnonzero(changed[of])
         groups = np.concatenate([found.before, found.after[later]])
         numbers = np.concatenate([of, place[of[later]]])
-        return Content(
+        return BeforeAfter(
             stretches, self._aggregated(found.relation, groups, numbers, n + len(again)), np.arange(n), place
         )
 
-    def _members(self, stretches: Stretches) -> tuple[Content, IntArray]:
+    def _members(self, stretches: KeyRanges) -> tuple[BeforeAfter, IntArray]:
         """The content of all keys of each stretch's group, and which stretch each is for."""
         asked, of = self._asked(0, stretches)
         return self.inputs[0].content(asked), of

@@ -1,8 +1,8 @@
 """The arcs of a plan while a revision goes through it: what each holds around a change, and what of it changed.
 
-Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`Arc.change`). Where an operator has to see more
-than the changed rows, it asks its input for the content around them, which comes from that arc's connection point, from what
-the arc
+Bottom up, an arc takes the deltas of its inputs and finds its own (:meth:`IncrementalOperator.change`). Where an operator has to
+see more than the changed rows, it asks its input for the content around them, which comes from that arc's connection point, from
+what the arc
 has evaluated for this revision already, or is replayed from further up, in this order.
 """
 
@@ -22,15 +22,15 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.expressions.model_clause import ModelClause
 from pulse.plan.nodes import Filter, Node, Project, Scan, Window
 from pulse.plan.radius import NONE, Reach, need, reach
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import of_keys
 from pulse.runtime.incremental.arrangement import ConnectionPoint
 from pulse.runtime.incremental.arrangement_buffers import bare
 from pulse.runtime.incremental.delta import (
     GRACE,
-    Content,
+    BeforeAfter,
     Delta,
-    Stretches,
+    KeyRanges,
     by_ranges,
     changed_rows,
     extents,
@@ -55,14 +55,16 @@ class Flow:
     fell_back: int = 0  # stretches that were to be patched and could not be
 
 
-class Arc:
+class IncrementalOperator:
     """The output of a node. ``possible`` says whether possible rows flow on it."""
 
-    def __init__(self, node: Node, possible: bool, inputs: tuple[Arc, ...], margin: Reach = NONE) -> None:
+    def __init__(
+        self, node: Node, possible: bool, inputs: tuple[IncrementalOperator, ...], margin: Reach = NONE
+    ) -> None:
         self.node, self.possible, self.inputs, self.margin = node, possible, inputs, margin
         self.point: ConnectionPoint | None = None
         self.delta: Delta | None = None
-        self.cache: Content | None = None
+        self.cache: BeforeAfter | None = None
         self.flow = Flow("")
 
     # -- keys -----------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class Arc:
         if self.point is not None:
             self.point.drop()
 
-    def content(self, stretches: Stretches) -> Content:
+    def content(self, stretches: KeyRanges) -> BeforeAfter:
         """What the arc holds around stretches, before and after."""
         if self.point is not None:
             self.sync()
@@ -120,11 +122,11 @@ class Arc:
         if self.point is not None and self.point.groups < self.count():
             self.point.codes(self.keys(), self.count(), add=True)
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         """The content, worked out from that of the inputs."""
         raise NotImplementedError
 
-    def estimate(self, stretches: Stretches) -> IntArray:
+    def estimate(self, stretches: KeyRanges) -> IntArray:
         """About how many rows are handled to know the content of each stretch, in one version: O(log n) each."""
         if self.point is not None:
             return self.point.count(stretches)
@@ -136,21 +138,21 @@ class Arc:
 
     def settle(self, delta: Delta) -> None:
         """Note the delta, and the connection point's: corrected before the next operator sees it."""
-        if self.point is not None and not isinstance(self, ScanArc):
+        if self.point is not None and not isinstance(self, IncrementalScan):
             self.sync()
             delta = self.point.propose(delta)
         self.delta = delta
 
     def _apply(self, relation: Relation) -> Relation:
         """The node's operator; groups stay as they are."""
-        made = Evaluation({self.node.inputs[0]: relation}, possible=self.possible).segments(self.node)
+        made = FragmentEvaluation({self.node.inputs[0]: relation}, possible=self.possible).segments(self.node)
         if isinstance(self.node, Filter) and made.drift:
             # Whether a filter opens a hole is a fact about all of a key.
             made = replace(made, drift={})
         return made
 
 
-class ScanArc(Arc):
+class IncrementalScan(IncrementalOperator):
     """A stream as its scan gives it; the connection point is the stream's, shared by all its scans."""
 
     node: Scan
@@ -194,7 +196,7 @@ class ScanArc(Arc):
     def begin(self) -> None:
         self.delta = self.cache = None
 
-    def content(self, stretches: Stretches) -> Content:
+    def content(self, stretches: KeyRanges) -> BeforeAfter:
         assert self.point is not None
         found = self.point.content(stretches, self.wanted())
         return found.within(self._scanned(found.relation))
@@ -230,7 +232,7 @@ class ScanArc(Arc):
         return relation if relation.columns == scan.columns else relation.only(scan.columns)
 
 
-class RowArc(Arc):
+class IncrementalRowwise(IncrementalOperator):
     """A filter or a projection: every row on its own, so that a delta is all it needs."""
 
     def keys(self) -> tuple[pa.Array, ...]:
@@ -258,7 +260,7 @@ class RowArc(Arc):
             keys = tuple(keys[names.index(source[name])] for name in self.node.input.columns.key_names)
         return self.inputs[0].codes_of(keys, n)
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         below = self.inputs[0].content(stretches)
         return below.within(self._apply(below.relation))
 
@@ -287,7 +289,7 @@ class RowArc(Arc):
         return unlike(made, below.stretches.code, below.old, below.new)
 
 
-class WindowArc(Arc):
+class IncrementalWindow(IncrementalOperator):
     """An aggregate over a window, per key: replayed from all that shared a window with what changed."""
 
     node: Window
@@ -297,12 +299,12 @@ class WindowArc(Arc):
         """For how long a result may stay the same row beyond what changed."""
         return need(self.node).after
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         wide = need(self.node)
         below = self.inputs[0].content(stretches.widened(wide.before + GRACE, wide.after + GRACE))
-        return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
+        return self._known(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
 
-    def affected(self, stretches: Stretches) -> Stretches:
+    def affected(self, stretches: KeyRanges) -> KeyRanges:
         """Where results can be others when the input is, with what rows may reach beyond it."""
         before, after = reach(self.node)
         return stretches.widened(before + self.stays, after + self.stays + GRACE).merged()
@@ -313,19 +315,19 @@ class WindowArc(Arc):
         self.flow.modes[UPSTREAM] = self.flow.modes.get(UPSTREAM, 0) + len(below)
         return self.upstream(self.affected(below.stretches))
 
-    def upstream(self, affected: Stretches) -> Delta:
+    def upstream(self, affected: KeyRanges) -> Delta:
         """Old and new results by replay."""
         assert isinstance(self.node.size, int)
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         below = self.inputs[0].content(affected.widened(self.node.size + GRACE, GRACE))
         whole = affected.widened(-self.stays, -self.stays)  # where rows are known whole
-        made = self._known(Content(whole, self._apply(below.relation), below.before, below.after))
+        made = self._known(BeforeAfter(whole, self._apply(below.relation), below.before, below.after))
         if self.point is None:
             self.cache = made
         return changed_rows(made)
 
-    def _known(self, made: Content) -> Content:
+    def _known(self, made: BeforeAfter) -> BeforeAfter:
         """Without rows beyond what was asked for, of which only a part of the window was there.
 
         Ranges of which a part is missing give no result; tuples of which some are missing give a wrong one.
@@ -337,11 +339,11 @@ def nothing(columns: Columns, absorbed: int = 0) -> Delta:
     """No change."""
     none, ranges = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
     return Delta(
-        Stretches(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
+        KeyRanges(none, none, none), Relation.empty(columns), ranges, ranges, ranges, absorbed=absorbed
     )
 
 
-def _part(cache: Content, stretches: Stretches) -> Content | None:
+def _part(cache: BeforeAfter, stretches: KeyRanges) -> BeforeAfter | None:
     """The content of stretches out of that of others, where those hold them."""
     held = cache.stretches
     spans = np.stack(
@@ -355,11 +357,11 @@ def _part(cache: Content, stretches: Stretches) -> Content | None:
     if (held.start[at] > stretches.start).any() or (held.end[at] < stretches.end).any():
         return None
     if len(at) == 1 or (np.diff(at) > 0).all():
-        return Content(stretches, cache.relation, cache.before[at], cache.after[at])
-    return overlapping(Content(stretches, cache.relation, cache.before[at], cache.after[at]))
+        return BeforeAfter(stretches, cache.relation, cache.before[at], cache.after[at])
+    return overlapping(BeforeAfter(stretches, cache.relation, cache.before[at], cache.after[at]))
 
 
-def overlapping(content: Content) -> Content:
+def overlapping(content: BeforeAfter) -> BeforeAfter:
     """Only the rows that overlap each stretch: groups that several stretches share are taken apart."""
     relation, stretches = content.relation, content.stretches
     start, end = extents(relation)
@@ -372,4 +374,4 @@ def overlapping(content: Content) -> Content:
     places = locate(start, end, spans, np.concatenate([ranges, ranges[revised]]))
     after = np.arange(n)
     after[revised] = n + np.arange(len(revised))
-    return Content(stretches, by_ranges(relation, places, groups), np.arange(n), after)
+    return BeforeAfter(stretches, by_ranges(relation, places, groups), np.arange(n), after)

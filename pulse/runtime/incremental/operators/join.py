@@ -16,7 +16,7 @@ from pulse.core.arrays import IntArray
 from pulse.core.expression import TRUE
 from pulse.kernels.pieces.align import Cells
 from pulse.operators.data.relation import Relation
-from pulse.operators.relational.filter import Filter as FilterOperator
+from pulse.operators.relational.filter import FilterOperator as FilterOperator
 from pulse.operators.relational.join import (
     all_pairs,
     common_cells,
@@ -30,11 +30,11 @@ from pulse.operators.relational.proximity_join import PairJoin
 from pulse.plan.nodes import Join
 from pulse.plan.radius import reach
 from pulse.runtime.execution.evaluator import nearness
-from pulse.runtime.incremental.delta import GRACE, Content, Delta, Stretches, changed_rows, extents
-from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, Arc
+from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows, extents
+from pulse.runtime.incremental.operators.base import DOWNSTREAM, UPSTREAM, IncrementalOperator
 
 
-class JoinArc(Arc):
+class IncrementalJoin(IncrementalOperator):
     """Pairs of keys of two arcs, by number."""
 
     node: Join
@@ -107,10 +107,10 @@ class JoinArc(Arc):
 
     # -- rows -----------------------------------------------------------------------------------------------
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         return self._evaluated(stretches)
 
-    def estimate(self, stretches: Stretches) -> IntArray:
+    def estimate(self, stretches: KeyRanges) -> IntArray:
         if self.point is not None:
             return super().estimate(stretches)
         wide = stretches.widened(*reach(self.node))
@@ -127,14 +127,14 @@ class JoinArc(Arc):
             if len(arc.delta):
                 pairs, of = self._partnered(side, arc.delta)
                 widened = arc.delta.stretches.take(of).widened(*reach(self.node))
-                found.append(Stretches(self.coded(pairs), widened.start, widened.end))
+                found.append(KeyRanges(self.coded(pairs), widened.start, widened.end))
         mode = DOWNSTREAM if all(arc.point is not None for arc in self.inputs) else UPSTREAM
         revised = sum(len(arc.delta) for arc in self.inputs if arc.delta is not None)
         self.flow.modes[mode] = self.flow.modes.get(mode, 0) + revised
         code, start, end = (
             np.concatenate([getattr(one, name) for one in found]) for name in ("code", "start", "end")
         )
-        affected = Stretches(code, start, end).merged()
+        affected = KeyRanges(code, start, end).merged()
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         made = self._evaluated(affected)
@@ -180,7 +180,7 @@ class JoinArc(Arc):
         others = self.inputs[1 - side].codes()
         n = len(delta)
         of_other = np.repeat(np.arange(n), len(others))
-        asked = Stretches(np.tile(others, n), wide.start[of_other], wide.end[of_other])
+        asked = KeyRanges(np.tile(others, n), wide.start[of_other], wide.end[of_other])
         theirs = self.inputs[1 - side].content(asked)
         stretch_mine = np.empty(mine.relation.groups, np.int64)
         for groups in (mine.before, mine.after):
@@ -203,7 +203,7 @@ class JoinArc(Arc):
         both = np.unique(np.column_stack([pairs, of]), axis=0)
         return both[:, :2], both[:, 2]
 
-    def _evaluated(self, stretches: Stretches) -> Content:
+    def _evaluated(self, stretches: KeyRanges) -> BeforeAfter:
         window = reach(self.node).after
         if window:
             # What is kept of a row depends on the window around it, so whole rows are settled first.
@@ -215,7 +215,7 @@ class JoinArc(Arc):
             if len(asked) > 1:
                 asked, place = np.unique(asked, axis=0, return_inverse=True)
                 place = place.reshape(-1)
-            mine = arc.content(Stretches(*(np.ascontiguousarray(asked[:, i]) for i in range(3))))
+            mine = arc.content(KeyRanges(*(np.ascontiguousarray(asked[:, i]) for i in range(3))))
             sides.append((mine.relation, mine.before[place], mine.after[place]))
         (left, before_left, after_left), (right, before_right, after_right) = sides
         revised = np.flatnonzero((before_left != after_left) | (before_right != after_right))
@@ -226,7 +226,7 @@ class JoinArc(Arc):
         made = self._joined(left, right, pairs)
         after = np.arange(n)
         after[revised] = n + np.arange(len(revised))
-        return Content(stretches, made, np.arange(n), after)
+        return BeforeAfter(stretches, made, np.arange(n), after)
 
     def _joined(self, left: Relation, right: Relation, pairs: IntArray) -> Relation:
         """The rows of pairs of groups; every pair is a group, also one without rows."""
@@ -246,7 +246,7 @@ class JoinArc(Arc):
             return made
         return FilterOperator(self._rest, self.possible).segments(made)
 
-    def _around_rows(self, stretches: Stretches) -> Stretches:
+    def _around_rows(self, stretches: KeyRanges) -> KeyRanges:
         """As far as the rows of either side reach that overlap the stretches."""
         start, end = stretches.start.copy(), stretches.end.copy()
         for side, arc in enumerate(self.inputs):
@@ -257,4 +257,4 @@ class JoinArc(Arc):
                 some = np.flatnonzero(stop > begin)
                 start[some] = np.minimum(start[some], first[begin[some]])
                 end[some] = np.maximum(end[some], last[stop[some] - 1])
-        return Stretches(stretches.code, start, end).merged()
+        return KeyRanges(stretches.code, start, end).merged()

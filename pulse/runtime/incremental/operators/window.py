@@ -20,13 +20,13 @@ from pulse.operators.patch.extremum import PatchExtremum
 from pulse.operators.patch.integral import PatchIntegral
 from pulse.operators.patch.tuple_window import PatchPoints
 from pulse.plan.modes import Costs, kind_of, why_not_downstream
-from pulse.runtime.incremental.delta import Content, Delta, Stretches, changed_rows, extents
+from pulse.runtime.incremental.delta import BeforeAfter, Delta, KeyRanges, changed_rows, extents
 from pulse.runtime.incremental.operators.base import (
     ADAPTIVE,
     DOWNSTREAM,
     UPSTREAM,
-    ScanArc,
-    WindowArc,
+    IncrementalScan,
+    IncrementalWindow,
     overlapping,
 )
 
@@ -41,7 +41,7 @@ _STORED = {"integral": 2.0, "extremum": 0.5, "points": 2.0}
 """About how many results there are for a row of the input, where none are stored that could be counted."""
 
 
-class PatchedArc(WindowArc):
+class PatchedWindow(IncrementalWindow):
     """A window with a choice. ``mode`` forces one, "adaptive" goes by ``costs``."""
 
     def __init__(self, *told: Any) -> None:
@@ -90,13 +90,13 @@ class PatchedArc(WindowArc):
 
     # -- which mode -----------------------------------------------------------------------------------------
 
-    def _weighed(self, affected: Stretches) -> BoolArray:
+    def _weighed(self, affected: KeyRanges) -> BoolArray:
         """Which stretches cost less to patch; it is noted whether storing results pays off."""
         replayed, stored = self.replayed(affected), self.stored(affected)
         self._balance += self._costs.gain(self._kind, replayed, stored)
         return self._costs.choose(self._kind, replayed, stored)
 
-    def stored(self, affected: Stretches) -> IntArray:
+    def stored(self, affected: KeyRanges) -> IntArray:
         """How many results a patch handles in each stretch."""
         if self.point is not None:
             return self.point.count(affected)
@@ -106,7 +106,7 @@ class PatchedArc(WindowArc):
     @property
     def optional(self) -> bool:
         """Whether its results may be stored or not, as pays off: those of a window whose input is stored."""
-        return self._mode == ADAPTIVE and isinstance(self.inputs[0], ScanArc)
+        return self._mode == ADAPTIVE and isinstance(self.inputs[0], IncrementalScan)
 
     @property
     def weighed(self) -> bool:
@@ -124,7 +124,7 @@ class PatchedArc(WindowArc):
             return False
         if not self.weighed and self.point is None:
             code, at = point.middle()
-            affected = self.affected(Stretches(np.array([code]), np.array([at]), np.array([at + 1])))
+            affected = self.affected(KeyRanges(np.array([code]), np.array([at]), np.array([at + 1])))
             return len(affected) > 0 and bool(
                 self._costs.choose(self._kind, self.replayed(affected), self.stored(affected))[0]
             )
@@ -134,15 +134,15 @@ class PatchedArc(WindowArc):
             return self.point is not None
         return self._balance > 0.0
 
-    def replayed(self, affected: Stretches) -> IntArray:
+    def replayed(self, affected: KeyRanges) -> IntArray:
         """How many rows a replay handles in each stretch."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
 
-    def _concerned(self, affected: Stretches, results: Relation) -> Relation:
+    def _concerned(self, affected: KeyRanges, results: Relation) -> Relation:
         """The results of the windows that hold what changed; rows may reach beyond them."""
         closings = affected.widened(-self.stays, -self.stays)
         every = np.arange(len(affected))
-        return overlapping(Content(closings, results, every, every)).relation
+        return overlapping(BeforeAfter(closings, results, every, every)).relation
 
     @property
     def size(self) -> int:
@@ -150,7 +150,7 @@ class PatchedArc(WindowArc):
         assert isinstance(self.node.size, int)
         return self.node.size
 
-    def _patched(self, below: Delta, affected: Stretches, chosen: IntArray) -> tuple[Delta, BoolArray]:
+    def _patched(self, below: Delta, affected: KeyRanges, chosen: IntArray) -> tuple[Delta, BoolArray]:
         """The patched stretches among those chosen, and which they are."""
         assert self.point is not None
         # Changes whose windows overlap are patched together.
@@ -172,19 +172,19 @@ class PatchedArc(WindowArc):
         else:
             made = self._patch.patched(*told)
         n = len(some)
-        both = Content(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
+        both = BeforeAfter(stretches, Relation.concat([results, made]), np.arange(n), np.arange(n, 2 * n))
         # Also what changed by less than is worth telling: the next patch is made of what is stored now.
         return changed_rows(both, least=0.0), good
 
-    def felt(self, stretches: Stretches) -> Stretches:
+    def felt(self, stretches: KeyRanges) -> KeyRanges:
         """Of each change a part of the results that it affects, as a stretch."""
         return stretches
 
     def _held(self, code: IntArray, closings: IntArray) -> IntArray:
         """How many tuples the windows that close at these instants hold."""
-        return self.inputs[0].estimate(Stretches(code, closings - self.size, closings))
+        return self.inputs[0].estimate(KeyRanges(code, closings - self.size, closings))
 
-    def _around(self, stretches: Stretches, results: Relation) -> tuple[IntArray, IntArray]:
+    def _around(self, stretches: KeyRanges, results: Relation) -> tuple[IntArray, IntArray]:
         """Time that holds all windows of these results."""
         start, end = extents(results)
         first, last = results.offsets[:-1], results.offsets[1:] - 1
@@ -192,7 +192,7 @@ class PatchedArc(WindowArc):
         return begin, np.maximum(stretches.end, end[last]) + _ROOM
 
 
-def _holders(stretches: Stretches, others: Stretches) -> IntArray:
+def _holders(stretches: KeyRanges, others: KeyRanges) -> IntArray:
     """Which of the stretches holds each of the others; both ascend by code and time."""
     code = others.code
     spans = np.stack(
@@ -220,7 +220,7 @@ def _together(parts: list[Delta]) -> Delta:
     )
     order = np.lexsort((start, code))
     return Delta(
-        Stretches(code, start, end).take(order),
+        KeyRanges(code, start, end).take(order),
         relation,
         old[order],
         new[order],

@@ -18,10 +18,10 @@ from pulse.operators.data.relation import Relation
 from pulse.operators.output.sampling import as_points
 from pulse.operators.patch.on_grid import ExtremumClosings, IntegralClosings, PointClosings
 from pulse.plan.nodes import Node, Window
-from pulse.runtime.execution.evaluator import Evaluation
-from pulse.runtime.incremental.delta import GRACE, Content, Delta, Stretches, changed_rows
+from pulse.runtime.execution.evaluator import FragmentEvaluation
+from pulse.runtime.incremental.delta import GRACE, BeforeAfter, Delta, KeyRanges, changed_rows
 from pulse.runtime.incremental.operators.base import nothing, overlapping
-from pulse.runtime.incremental.operators.window import PatchedArc
+from pulse.runtime.incremental.operators.window import PatchedWindow
 
 _PATCHES: dict[str, type[IntegralClosings] | type[ExtremumClosings] | type[PointClosings]] = {
     "integral": IntegralClosings,
@@ -30,7 +30,7 @@ _PATCHES: dict[str, type[IntegralClosings] | type[ExtremumClosings] | type[Point
 }
 
 
-class ClosingsArc(PatchedArc):
+class GridWindow(PatchedWindow):
     """As a window with a choice, at multiples of ``every``."""
 
     def __init__(self, *told: Any) -> None:
@@ -44,26 +44,26 @@ class ClosingsArc(PatchedArc):
     def stays(self) -> int:
         return 0
 
-    def replay(self, stretches: Stretches) -> Content:
+    def replay(self, stretches: KeyRanges) -> BeforeAfter:
         grace = 0 if self.node.input.columns.points else GRACE  # ends of ranges are real numbers
         below = self.inputs[0].content(stretches.widened(self.size + grace, grace))
-        return self._known(Content(stretches, self._apply(below.relation), below.before, below.after))
+        return self._known(BeforeAfter(stretches, self._apply(below.relation), below.before, below.after))
 
-    def _known(self, made: Content) -> Content:
+    def _known(self, made: BeforeAfter) -> BeforeAfter:
         return overlapping(made)
 
-    def affected(self, stretches: Stretches) -> Stretches:
+    def affected(self, stretches: KeyRanges) -> KeyRanges:
         """From the first closing time after a change to the last that it takes part in; none where no window holds it."""
         every = self._every
         first = self.felt(stretches).start
         last = (stretches.end - 1 + self.size) // every * every
         some = np.flatnonzero(last >= first)
-        return Stretches(stretches.code[some], first[some], last[some] + 1).merged()
+        return KeyRanges(stretches.code[some], first[some], last[some] + 1).merged()
 
-    def felt(self, stretches: Stretches) -> Stretches:
+    def felt(self, stretches: KeyRanges) -> KeyRanges:
         """The first closing time after each change."""
         first = (stretches.start // self._every + 1) * self._every
-        return Stretches(stretches.code, first, first + 1)
+        return KeyRanges(stretches.code, first, first + 1)
 
     def change(self) -> Delta:
         below = self.inputs[0].delta
@@ -77,7 +77,7 @@ class ClosingsArc(PatchedArc):
             return nothing(self.node.columns, absorbed=len(below))
         return self.changed(Delta(times.take(some), below.relation, below.old[some], below.new[some]))
 
-    def upstream(self, affected: Stretches) -> Delta:
+    def upstream(self, affected: KeyRanges) -> Delta:
         if self.point is None:
             affected = affected.widened(*self.margin).merged()
         made = self.replay(affected)
@@ -85,15 +85,15 @@ class ClosingsArc(PatchedArc):
             self.cache = made
         return changed_rows(made)
 
-    def replayed(self, affected: Stretches) -> IntArray:
+    def replayed(self, affected: KeyRanges) -> IntArray:
         """The rows of all windows that close in each stretch, before and after."""
         return 2 * self.inputs[0].estimate(affected.widened(self.size, 0))
 
-    def stored(self, affected: Stretches) -> IntArray:
+    def stored(self, affected: KeyRanges) -> IntArray:
         """How many closing times lie in each stretch."""
         return (affected.end - 1 - affected.start) // self._every + 1
 
-    def _concerned(self, affected: Stretches, results: Relation) -> Relation:
+    def _concerned(self, affected: KeyRanges, results: Relation) -> Relation:
         return results
 
     def _apply(self, relation: Relation) -> Relation:
@@ -102,7 +102,7 @@ class ClosingsArc(PatchedArc):
 
 def results_at(node: Window, relation: Relation, every: int, *, possible: bool) -> Relation:
     """A window at the multiples of ``every``, as points."""
-    found = Evaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
+    found = FragmentEvaluation({node.inputs[0]: relation}, possible=possible).samples(node, every)
     points = as_points(found, least=POSSIBLE if possible else LIKELY, groups=relation.groups)
     return replace(points, columns=node.columns, keys=relation.keys)
 
@@ -114,7 +114,7 @@ def with_results(
     made = dict(scans)
     for node in windows:
         assert isinstance(node, Window)
-        evaluation = Evaluation(scans, possible=possible)
+        evaluation = FragmentEvaluation(scans, possible=possible)
         below = (evaluation._points if node.input.columns.points else evaluation._segments)(
             node.input, possible
         )

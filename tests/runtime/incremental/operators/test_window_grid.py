@@ -18,10 +18,10 @@ from pulse.operators.output.sampling import to_tuples
 from pulse.plan.nodes import Node, PlanError, scans
 from pulse.plan.optimise import optimise
 from pulse.plan.query import Query
-from pulse.runtime.execution.evaluator import Evaluation
+from pulse.runtime.execution.evaluator import FragmentEvaluation
 from pulse.runtime.execution.scan import as_scanned
 from pulse.runtime.incremental.delta import Changed
-from pulse.runtime.incremental.view import MODES, Reviser
+from pulse.runtime.incremental.view import MODES, IncrementalView
 from tests.runtime.incremental.revised_loads import (
     QUERIES,
     SECOND,
@@ -58,7 +58,7 @@ def own_tuples(query: Query, rows: dict[str, list[Row]], every: int) -> pa.Table
     """As a query over stored models gives them."""
     plan = optimise(query.plan)
     inputs: dict[Node, Any] = {scan: as_scanned(relation(rows[scan.stream]), scan) for scan in scans(plan)}
-    samples = Evaluation(inputs, possible=query.possible).samples(plan, every)
+    samples = FragmentEvaluation(inputs, possible=query.possible).samples(plan, every)
     return pa.Table.from_batches([to_tuples(samples, query.select, possible=query.possible)])
 
 
@@ -87,7 +87,7 @@ def test_what_is_said_of_closing_times_is_what_the_query_gives(name: str, load: 
     query = asked(name)
     every = query.rate or SECOND
     rows = {stream: list(some) for stream, some in load.before.items()}
-    reviser = Reviser(query, STREAMS, mode=mode, every=every)
+    reviser = IncrementalView(query, STREAMS, mode=mode, every=every)
     reviser.start({stream: relation(some) for stream, some in rows.items()})
     before = by_instant(own_tuples(query, rows, every), query)
     for batch in load.batches:
@@ -108,7 +108,7 @@ def test_a_step_that_begins_as_a_window_closes(mode: str) -> None:
     steps: list[Row] = [(0, t, t + 1, (x, 0.0), (0.0, 0.0)) for t, x in enumerate(values)]
     first = -(START % 3) % 3  # of the seconds since the start, the first at which a window closes
     query = parse("select id, max(x) as a from S[size 3 advance 3]", STREAMS).bind({})
-    reviser = Reviser(query, STREAMS, mode=mode, every=query.rate)
+    reviser = IncrementalView(query, STREAMS, mode=mode, every=query.rate)
     reviser.start({"S": relation(steps), "T": relation([])})
     at = first + 4
     revised = reviser.revise(
@@ -127,7 +127,7 @@ def test_tuples_are_refused_where_windows_are_not_known_as_they_close() -> None:
     rows: list[Row] = [(0, t, t + 1, (float(t), 0.0), (0.0, 0.0)) for t in range(9)]
     change = changed(rows, [(0, 4, 5, [(0, 4, 5, (9.0, 0.0), (0.0, 0.0))])])
     for every, said in ((None, "all instants"), (2 * SECOND, "multiples of 2 s")):
-        reviser = Reviser(query, STREAMS, every=every)
+        reviser = IncrementalView(query, STREAMS, every=every)
         reviser.start({"S": relation(rows), "T": relation([])})
         with pytest.raises(
             PlanError, match=f"every 1 s: windows are known at {said}.* give the reviser every=1000000"
@@ -155,7 +155,7 @@ def test_a_tuple_at_the_closing_time_of_windows_that_another_change_is_in() -> N
             certainty=np.full(n, 3, np.uint8),
         )
 
-    reviser = Reviser(query, {"S": columns}, mode="downstream", every=query.rate)
+    reviser = IncrementalView(query, {"S": columns}, mode="downstream", every=query.rate)
     reviser.start({"S": points(dict.fromkeys(range(8), 1.0))})
     at = np.array([1, 2]) * SECOND
     change = Changed(Regions((), at, at + 1), points({1: 1.0, 2: 1.0}), points({1: 5.0, 2: 7.0}))
