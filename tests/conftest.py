@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 # No deadlines anywhere: the first example of a test may compile a kernel. HYPOTHESIS_PROFILE chooses: by default the same
-# examples every time, so that a run says something about the change; `explore` looks for new ones, `fuzz` for long (make fuzz).
+# 30 examples every time, so that a run says something about the change; `quick` takes 5 (make check), `thorough` 100,
+# `explore` looks for new ones, `fuzz` for long (make fuzz).
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("default", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("default", settings.get_profile("thorough"), max_examples=30)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=5)
 settings.register_profile("fuzz", settings.get_profile("explore"), max_examples=2000)
 settings.register_profile("nojit", settings.get_profile("default"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "default")

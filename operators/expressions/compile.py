@@ -100,7 +100,7 @@ class Program:
         return ProgramArc(numbers, arc.code, keys)
 
     def filter(self, arc: ProgramArc, predicate: Expression) -> ProgramArc:
-        """Filter as :func:`~pulse.operators.relational.on_samples.filter_samples`, but keep what is only possible, for summaries."""
+        """Filter as :func:`~pulse.operators.relational.on_samples.filter_samples`, but keep possible rows, for summaries."""
         return ProgramArc(arc.numbers, self._predicate(arc, predicate, negate=False), arc.keys)
 
     def join(
@@ -111,8 +111,7 @@ class Program:
         columns: Columns,
         keys: int,
     ) -> ProgramArc:
-        """Join as :func:`~pulse.operators.relational.sample_join.join_samples`, of samples of the same places: all ``keys`` of the input,
-        as many as that, are equal."""
+        """Join as :func:`~pulse.operators.relational.sample_join.join_samples`, for samples whose ``keys`` are all equal."""
         paired = [(left.keys[a], right.keys[b]) for a, b in equal]
         if any(a != b for a, b in paired) or {a for a, _ in paired} != set(range(keys)):
             raise NoProgramError("a join of different keys")

@@ -150,8 +150,10 @@ class Alter:
         return replace(samples, values=values, err=err)
 
     def on_stretches(self, samples: Samples) -> dict[str, Located] | None:
-        """Give the steps of every stretch by attribute, for :func:`~pulse.operators.output.sampling.to_tuples`: it needs no copy of the
-        samples; None where descriptions speak of more than keys."""
+        """Locate the steps of every stretch by attribute, so that sampling copies no samples.
+
+        None where descriptions concern more than keys.
+        """
         found: dict[str, Located] = {}
         for name, steps in self.steps.items():
             if name not in samples.values or steps.is_empty:
