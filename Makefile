@@ -22,7 +22,7 @@ DEMO ?= .demo
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests nojit cluster fuzz audit bench site dist format clean
+.PHONY: help install demo test check lint types tests nojit cluster fuzz audit bench site dist format clean
 
 help: ## show this list
 	@echo "Usage: make <target>"
@@ -57,6 +57,13 @@ test: install lint types tests nojit site dist cluster audit ## lint, types, the
 lint: install
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+
+# The parts of the suite that say most in the least time: no cluster, no recorded data, no pages, few examples, little Spark.
+CHECKED := $(addprefix tests/,kernels operators core stream plan language validation store oracles test_layering.py test_rooms.py \
+  test_session.py test_query_edges.py test_query_composition.py runtime/execution/test_spark_driver.py runtime/execution/test_local_driver.py)
+
+check: install lint types ## lint, types and the quick part of the suite, for use while editing
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -q $(CHECKED)
 
 # mypy does not follow setup.cfg's package_dir, so it is shown the package as the wheel would hold it.
 types: install

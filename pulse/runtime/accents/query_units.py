@@ -169,16 +169,16 @@ def job_accents(plan: Node, paths: Mapping[str, ModelRef], evolution: Evolution)
     policies = tuple((name, _policy(evolution, name)) for name in sorted(logs))
     content = tuple((name, paths[name], paths[name].open().stamp) for name in sorted(logs))
     key = plan, evolution.mode, policies, content
-    known = _planned.get(key)
+    known = plan_cache.get(key)
     if known is None:
-        if len(_planned) >= _REMEMBERED:
-            _planned.clear()
-        known = _planned[key] = _made(plan, paths, evolution, logs)
+        if len(plan_cache) >= _REMEMBERED:
+            plan_cache.clear()
+        known = plan_cache[key] = _made(plan, paths, evolution, logs)
     return known
 
 
 _REMEMBERED = 32  # plans whose accents were worked out; asked again, of the same models, they are there
-_planned: dict[Any, JobAccents] = {}
+plan_cache: dict[Any, JobAccents] = {}
 
 
 def _made(
